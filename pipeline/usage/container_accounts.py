@@ -1,11 +1,12 @@
 """The usage accounts of the containers on one device."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from pipeline.model import NS, ContainerUsage, Instant, PartialRef, PodInfo
 from pipeline.usage.account_ids import Ids
+from pipeline.usage.ended_holdings import NEVER
 from pipeline.usage.holding import HoldingAccount, sorted_xids, start_holding
 from pipeline.usage.interval_samples import ContainerName
 
@@ -246,26 +247,6 @@ class ContainerAccounts:
         self._accounts = {key: entries[key] for key in sorted(entries)}
         return new, oldest
 
-    def end_absent(
-        self,
-        holders: Collection[ContainerName],
-        now: Instant,
-        end_of: Callable[[ContainerAccount], Instant],
-    ) -> None:
-        """End the containers that neither hold nor use the device.
-
-        Args:
-            holders: the containers that hold the device now.
-            now: the start of the holding of a container that is present without one.
-            end_of: returns when an absent container ended.
-        """
-        for entry in self:
-            if entry.has_processes or entry.name in holders:
-                if entry.running is None or entry.unseen:
-                    entry.start_holding(now)
-            elif entry.ended is None and not entry.unseen:
-                self.end(entry, end_of(entry))
-
     def end(self, account: ContainerAccount, moment: Instant) -> None:
         """End a container and its running holding."""
         account.end(moment)
@@ -324,9 +305,10 @@ class ContainerAccounts:
             for one in entry.open_holdings():
                 one.memory_bytes = None
 
-    def first_end_ns(self) -> int | None:
-        """Return when the first of the ended containers ended; None if none has ended."""
-        return min((e.ended.mono_ns for e in self if e.ended is not None), default=None)
+    @property
+    def due_ns(self) -> int:
+        """The last time at which `evict_expired` removes none."""
+        return min((e.ended.mono_ns for e in self if e.ended), default=NEVER) + RETENTION_NS
 
     def remove(self, account: ContainerAccount) -> None:
         """Remove a container and add its totals to the forgotten sums."""

@@ -39,11 +39,13 @@ class Departures:
         holding = (
             frozenset[ContainerName]() if last is None else last.containers.difference(known_ended)
         )
-        self._containers.end_absent(
-            holding,
-            moment,
-            lambda entry: _ended(entry, self._timeline.released(entry.name), moment, before),
-        )
+        for entry in self._containers:
+            if entry.has_processes or entry.name in holding:
+                if entry.running is None or entry.unseen:
+                    entry.start_holding(moment)
+            elif entry.ended is None and not entry.unseen:
+                released = self._timeline.released(entry.name)
+                self._containers.end(entry, _ended(entry, released, moment, before))
 
     def end_missed(self, at: Instant, before: Instant) -> frozenset[ContainerName]:
         """End containers that were absent at a sample and hold the device again since.

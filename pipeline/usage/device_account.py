@@ -6,10 +6,9 @@ from typing import Final
 from pipeline.model import NS, DeviceUsage, DeviceUse, Instant
 from pipeline.usage.account_ids import Ids
 from pipeline.usage.admission import Admission
-from pipeline.usage.container_accounts import RETENTION_NS
 from pipeline.usage.departure import Departures
 from pipeline.usage.device_totals import UsageTotals
-from pipeline.usage.ended_holdings import EndedHoldings
+from pipeline.usage.ended_holdings import NEVER, EndedHoldings
 from pipeline.usage.energy_meter import EnergyMeter
 from pipeline.usage.holder_timeline import HolderShare, HolderTimeline
 from pipeline.usage.holding import HoldingAccount
@@ -25,9 +24,7 @@ from pipeline.usage.interval_split import (
     split_memory,
 )
 from pipeline.usage.renames import IdentityCompletion, NameReferredTo, never_referred
-from pipeline.usage.restored_accounts import RestoredAccount, restore_account
-
-NEVER: Final = 1 << 63
+from pipeline.usage.restored_accounts import not_after, restore_totals
 
 RESTORED_WAIT_NS: Final = 60 * NS
 """How long after the first sample a container that was present when podgpu last ran may reappear;
@@ -50,6 +47,7 @@ class DeviceAccount:
         timeline: the holders of the device over time.
         energy_meter: its energy counter and idle power; not used for a MIG instance.
         containers: the containers in the account.
+        finalizer: finalizes holdings, and keeps the usage whose energy is not known yet.
         identity_completion: finds containers whose incomplete name can be completed.
         at: the last sample; None before the first one.
 
@@ -72,11 +70,11 @@ class DeviceAccount:
         self._start: Instant | None = None
         self._totals = UsageTotals(ids)
         self.containers = self._totals.containers
-        self._finalizer = HoldingFinalizer(device, self.containers, ended)
-        self._admission = Admission(self.containers, self._finalizer)
+        self.finalizer = HoldingFinalizer(device, self.containers, ended)
+        self._admission = Admission(self.containers, self.finalizer)
         self._departures = Departures(self.timeline, self.containers, self._admission)
         self.identity_completion = IdentityCompletion(
-            self.timeline, self.containers, self._finalizer
+            self.timeline, self.containers, self.finalizer
         )
         self._memory = _UNKNOWN
         self._memory_end_ns = NEVER
@@ -122,12 +120,12 @@ class DeviceAccount:
 
         Call `update_holders` afterwards.
         """
-        found: RestoredAccount = restore_account(stored, now, self._ids)
-        self._id = found.id
-        self._start, self.at, self._restored_at = found.start, found.at, found.at
-        found.add_to(self._totals)
-        for entry in (*self.containers, *found.without_uid):
-            self._finalizer.finalize_container(entry, now.mono_ns)
+        without_uid = restore_totals(self._totals, stored, now, self._ids)
+        self._id = stored.id or self._ids()
+        self.at = self._restored_at = not_after(stored.at, now)
+        self._start = min(not_after(stored.start, now), self.at)
+        for entry in (*self.containers, *without_uid):
+            self.finalizer.finalize_container(entry, now.mono_ns)
         self._usage = None
 
     def counting_start(self, use: DeviceUse) -> Instant | None:
@@ -222,28 +220,15 @@ class DeviceAccount:
         self._totals.add_unattributed_energy(total, total)
         self._usage = None
 
-    @property
-    def pending(self) -> IntervalUsage:
-        """The usage of the time whose energy is not known yet."""
-        return self._finalizer.pending
-
-    def add_pending(self, interval: IntervalUsage) -> None:
-        """Add the usage of an interval whose energy is not known yet."""
-        self._finalizer.add_pending(interval)
-
-    def take_pending(self) -> IntervalUsage:
-        """Return and clear the pending usage."""
-        return self._finalizer.take_pending()
-
     def finalize_sampled(self, now_ns: int) -> None:
         """Finalize the holdings that ended before the last sample, which is completely added."""
         if self.at is not None:
-            self._finalizer.finalize_sampled(self.at.mono_ns, now_ns)
+            self.finalizer.finalize_sampled(self.at.mono_ns, now_ns)
             self._usage = None
 
     def finalize_ended(self, now_ns: int) -> None:
         """Finalize all holdings that have ended, because there may be no further sample."""
-        self._finalizer.finalize_ended(now_ns)
+        self.finalizer.finalize_ended(now_ns)
         self._usage = None
 
     def end_all_holdings(self, at: Instant, now_ns: int) -> None:
@@ -254,7 +239,7 @@ class DeviceAccount:
         for entry in self.containers:
             if entry.running is not None:
                 self.containers.end(entry, moment)
-        self._finalizer.take_pending()
+        self.finalizer.take_pending()
         self.forget_memory()
         self.finalize_ended(now_ns)
 
@@ -273,27 +258,18 @@ class DeviceAccount:
             self._end_unseen()
             self.finalize_sampled(now_ns)
             changed = True
-        if self._finalizer.finalize_overdue(self._good_for_ns, now_ns):
+        if self.finalizer.finalize_overdue(self._good_for_ns, now_ns):
             self._usage, changed = None, True
         for entry in self.containers.evict_expired(now_ns):
-            self._finalizer.release_container(entry, now_ns)
+            self.finalizer.release_container(entry, now_ns)
             self._usage, changed = None, True
         return changed
 
     @property
     def due_ns(self) -> int:
         """The last time at which nothing expires."""
-        due_ns = min(self._memory_end_ns, self._wait_until_ns)
-        ended_ns = self.containers.first_end_ns()
-        late_ns = self._finalizer.due_ns(self._good_for_ns)
-        if ended_ns is not None:
-            due_ns = min(due_ns, ended_ns + RETENTION_NS)
-        return due_ns if late_ns is None else min(due_ns, late_ns)
-
-    @property
-    def rejected_containers(self) -> int:
-        """How many containers did not fit in the account."""
-        return len(self.containers.rejected)
+        late_ns = self.finalizer.due_ns(self._good_for_ns)
+        return min(self._memory_end_ns, self._wait_until_ns, self.containers.due_ns, late_ns)
 
     def usage(self) -> DeviceUsage | None:
         """Return the usage; None before the first sample. The same object while it is unchanged."""
@@ -320,7 +296,9 @@ class DeviceAccount:
     ) -> None:
         """Record which containers use the device now, and their memory."""
         holding = self.timeline.at(use.at.mono_ns)
-        sole_holder = self._if_in_account(holding[0].container) if len(holding) == 1 else None
+        sole_holder = holding[0].container if len(holding) == 1 else None
+        if sole_holder is not None and self.containers.get(sole_holder) is None:
+            sole_holder = None
         self._memory = split_memory(
             use.memory_used_bytes,
             use.memory_reserved_bytes,
@@ -418,7 +396,3 @@ class DeviceAccount:
     def _awaits_sample(self) -> bool:
         """Whether the account was restored and has no sample since."""
         return self._restored_at is not None and self._restored_at is self.at
-
-    def _if_in_account(self, container: ContainerName | None) -> ContainerName | None:
-        """Return the container if it is in the account, else None."""
-        return container if container is not None and self.containers.get(container) else None

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pipeline.model import Attribution, DeviceUsage, DeviceUse, Instant, PodInfo, Usage
 from pipeline.usage.account_ids import Ids
 from pipeline.usage.container_accounts import RETENTION_NS
-from pipeline.usage.device_account import NEVER, DeviceAccount
-from pipeline.usage.ended_holdings import EndedHoldings
+from pipeline.usage.device_account import DeviceAccount
+from pipeline.usage.ended_holdings import NEVER, EndedHoldings
 from pipeline.usage.holder_timeline import holder_shares
 from pipeline.usage.interval_samples import ContainerName, IntervalUsage, ProcessSample
 from pipeline.usage.mig_energy import COMPUTE_SLICES, instances_by_gpu, split_gpu_energy
@@ -67,10 +67,8 @@ class UsageAccounts:
         """
         self._referred_to = referred_to
         seen = self._attributions
-        all_changed, self._holders_known = (
-            holders_known != self._holders_known,
-            holders_known,
-        )
+        all_changed = holders_known != self._holders_known
+        self._holders_known = holders_known
         changed = {
             u: known for u, known in attributions.items() if all_changed or seen.get(u) is not known
         }
@@ -78,10 +76,8 @@ class UsageAccounts:
             return
         self._dirty = True
         self._attributions = dict(attributions)
-        before, instances = (
-            self._instances,
-            instances_by_gpu(one.device for one in attributions.values()),
-        )
+        before = self._instances
+        instances = instances_by_gpu(one.device for one in attributions.values())
         self._instances = instances
         for uuid in [uuid for uuid in seen if uuid not in attributions]:
             self._removed[uuid] = at.mono_ns
@@ -100,8 +96,10 @@ class UsageAccounts:
         if account is None:
             account = self._accounts[uuid] = DeviceAccount(uuid, self._ended, self._ids)
         stored = None if known is None else self._pending_restores.take(uuid)
-        if stored is not None:
-            self._resume(account, stored, at)
+        if stored is not None and account.at is None:
+            account.restore(stored, at)
+        elif stored is not None:
+            end_stored_holdings(stored, self._ended, at, self._ids)
         # A GPU with MIG instances is not held itself.
         holders = () if known is None or uuid in self._instances else known.holders
         account.update_holders(
@@ -125,21 +123,13 @@ class UsageAccounts:
         self._pending_restores.put(devices, at)
         for uuid, known in self._attributions.items():
             self._put(uuid, known, at)
-        self._due_ns = min(
-            self._due_ns, self._pending_restores.due_ns or NEVER, self._ended.due_ns or NEVER
-        )
+        self._due_ns = min(self._due_ns, self._pending_restores.due_ns, self._ended.due_ns)
         self._dirty = True
 
     def has_account(self, device: str) -> bool:
         """Whether a device has an account or a stored account that waits for it."""
         account = self._accounts.get(device)
         return (account is not None and account.at is not None) or device in self._pending_restores
-
-    def _resume(self, account: DeviceAccount, stored: DeviceUsage, at: Instant) -> None:
-        if account.at is None:
-            account.restore(stored, at)
-        else:
-            end_stored_holdings(stored, self._ended, at, self._ids)
 
     def unnamed_containers(self, device: str) -> list[ContainerName]:
         """Return the containers on a known device whose pod's uid is known, but not its name."""
@@ -190,12 +180,12 @@ class UsageAccounts:
         if mig is not None:
             interval = account.add_sample(use, since, processes)
             if interval is not None:
-                account.add_pending(interval)
+                account.finalizer.add_pending(interval)
         else:
             adjoins = account.is_contiguous(since)
             used = account.energy_meter.read(source, use.energy_mj, at.mono_ns, adjoins=adjoins)
             if device in self._instances:
-                account.take_pending()
+                account.finalizer.take_pending()
                 account.skip_sample(at)
                 self._split_energy(account, used)
             else:
@@ -215,14 +205,14 @@ class UsageAccounts:
     ) -> None:
         """Add a sample of a GPU without MIG, and its energy since the last good reading."""
         if not account.is_contiguous(since):
-            account.take_pending()
+            account.finalizer.take_pending()
         interval = account.add_sample(use, since, processes)
         if interval is not None:
-            account.add_pending(interval)
+            account.finalizer.add_pending(interval)
         meter = account.energy_meter
         if meter.has_outstanding_energy:
             return
-        interval = account.take_pending()
+        interval = account.finalizer.take_pending()
         if used is not None and interval.time_ns:
             meter.learn_idle_power(used, meter.time_ns, interval.busy_ns)
             account.add_energy(used, meter.idle_energy(used, meter.time_ns), interval)
@@ -235,7 +225,7 @@ class UsageAccounts:
         accounts = {uuid: self._accounts[uuid] for uuid in slices}
         sampled: list[tuple[DeviceAccount, int, IntervalUsage]] = []
         for uuid, account in accounts.items():
-            interval = account.take_pending()
+            interval = account.finalizer.take_pending()
             if interval.time_ns:
                 sampled.append((account, slices[uuid], interval))
         if used is not None:
@@ -286,7 +276,7 @@ class UsageAccounts:
         changed += [self._pending_restores.expire(now), self._ended.expire(now_ns)]
         ends = [account.due_ns for account in self._accounts.values()]
         ends += [since + RETENTION_NS for since in self._removed.values()]
-        ends += [self._pending_restores.due_ns or NEVER, self._ended.due_ns or NEVER]
+        ends += [self._pending_restores.due_ns, self._ended.due_ns]
         self._due_ns = min(ends)
         self._dirty = self._dirty or any(changed)
         return any(changed)
@@ -326,7 +316,7 @@ class UsageAccounts:
             if account.at is not None:
                 account.end_all_holdings(account.at, now_ns)
             self._accounts[uuid] = DeviceAccount(uuid, self._ended, self._ids, account.timeline)
-        self._due_ns = min(self._due_ns, self._ended.due_ns or NEVER)
+        self._due_ns = min(self._due_ns, self._ended.due_ns)
         self._dirty = True
 
     def usage(self) -> Usage:
@@ -343,7 +333,7 @@ class UsageAccounts:
             if found is None or (uuid in self._instances and _is_empty(found)):
                 continue
             devices[uuid] = found
-            left_out += account.rejected_containers
+            left_out += len(account.containers.rejected)
         ended, lost = self._ended.holdings(), self._ended.evicted
         if (
             known is None

@@ -6,6 +6,9 @@ from typing import Final
 
 from pipeline.model import NS, Holding
 
+NEVER: Final = 1 << 63
+"""A time after all others, for what does not expire."""
+
 RETENTION_NS: Final = 300 * NS
 """How long an ended holding is kept."""
 
@@ -52,9 +55,9 @@ class EndedHoldings:
         return True
 
     @property
-    def due_ns(self) -> int | None:
-        """The last time at which none expires; None if there are no holdings."""
-        return self._holdings[0][0] + RETENTION_NS if self._holdings else None
+    def due_ns(self) -> int:
+        """The last time at which none expires."""
+        return self._holdings[0][0] + RETENTION_NS if self._holdings else NEVER
 
     def holdings(self) -> tuple[Holding, ...]:
         """Return all kept holdings; the same object while they are unchanged."""

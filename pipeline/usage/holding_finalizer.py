@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from pipeline.usage.container_accounts import ContainerAccount, ContainerAccounts
-from pipeline.usage.ended_holdings import EndedHoldings
+from pipeline.usage.ended_holdings import NEVER, EndedHoldings
 from pipeline.usage.holding import HoldingAccount
 from pipeline.usage.interval_samples import ContainerName, IntervalUsage
 
@@ -28,10 +28,7 @@ class HoldingFinalizer:
 
     def add_pending(self, interval: IntervalUsage) -> None:
         """Add an interval to the pending usage."""
-        if self.pending.time_ns:
-            self.pending.append(interval)
-        else:
-            self.pending = interval
+        self.pending.append(interval)
 
     def take_pending(self) -> IntervalUsage:
         """Return and clear the pending usage."""
@@ -65,12 +62,12 @@ class HoldingFinalizer:
                     found = True
         return found
 
-    def due_ns(self, good_for_ns: int) -> int | None:
-        """Return the last time at which none is overdue; None if no holding is ending."""
+    def due_ns(self, good_for_ns: int) -> int:
+        """Return the last time at which none is overdue."""
         if not self._containers.has_ending:
-            return None
+            return NEVER
         ends = [e.ending[0].end for e in self._containers if e.ending]
-        return min((end.mono_ns + good_for_ns for end in ends if end), default=None)
+        return min((end.mono_ns + good_for_ns for end in ends if end), default=NEVER)
 
     def finalize_ended(self, now_ns: int) -> None:
         """Finalize all ended holdings, because there may be no further sample."""

@@ -4,14 +4,14 @@ Only the parts are taken from the stored account. Each total is calculated as th
 all identities hold.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final
 
 from pipeline.model import NS, ContainerUsage, DeviceUsage, Holding, Instant, PartialRef
 from pipeline.usage.account_ids import Ids
 from pipeline.usage.container_accounts import ContainerAccount
 from pipeline.usage.device_totals import UsageTotals
-from pipeline.usage.ended_holdings import EndedHoldings
+from pipeline.usage.ended_holdings import NEVER, EndedHoldings
 from pipeline.usage.holding import MAX_XID_CODES, HoldingAccount, start_holding
 
 MAX_PENDING: Final = 512
@@ -21,75 +21,54 @@ PENDING_NS: Final = 300 * NS
 """How long they wait."""
 
 
-class RestoredAccount(NamedTuple):
-    """The state from which an account continues.
-
-    Attributes:
-        id: identifies the account.
-        start: the start of the account.
-        at: its last sample.
-        accounts: containers with a known uid.
-        without_uid: containers without a uid, which have ended: the name may belong to another pod
-            now.
-        stored: the account as it was stored.
-    """
-
-    id: str
-    start: Instant
-    at: Instant
-    accounts: Sequence[ContainerAccount]
-    without_uid: Sequence[ContainerAccount]
-    stored: DeviceUsage
-
-    def add_to(self, sums: UsageTotals) -> None:
-        """Add the stored amounts to empty totals."""
-        stored, accounts = self.stored, sums.containers
-        accounts.forgotten_busy_ns = max(stored.forgotten_busy_ns, 0)
-        accounts.forgotten_held_ns = max(stored.forgotten_held_ns, 0)
-        accounts.forgotten_energy_mj = max(stored.forgotten_energy_mj, 0)
-        for entry in self.accounts:
-            accounts.put(entry)
-        for entry in self.without_uid:
-            accounts.add_to_forgotten(entry)
-        sums.unheld_ns = max(stored.unheld_ns, 0)
-        sums.unknown_ns = min(max(stored.unknown_ns, 0), sums.unheld_ns)
-        sums.busy_unattributed_ns = max(stored.busy_unattributed_ns or 0, 0)
-        sums.energy_unattributed_mj = max(stored.energy_unattributed_mj or 0, 0)
-        held = accounts.forgotten_held_ns + sum(entry.held_ns for entry in accounts)
-        busy = accounts.forgotten_busy_ns + sum(entry.busy_ns or 0 for entry in accounts)
-        energy = accounts.forgotten_energy_mj + sum(entry.energy_mj or 0 for entry in accounts)
-        sums.elapsed_ns = held + sums.unheld_ns
-        for one in [one for entry in accounts for one in entry.open_holdings()]:
-            one.elapsed_ns = sums.elapsed_ns
-        if stored.busy_ns is not None or busy or sums.busy_unattributed_ns:
-            sums.busy_ns = busy + sums.busy_unattributed_ns
-        if stored.energy_mj is not None or energy or sums.energy_unattributed_mj:
-            sums.energy_mj = energy + sums.energy_unattributed_mj
-
-
-def restore_account(stored: DeviceUsage, now: Instant, ids: Ids) -> RestoredAccount:
-    """Return the state from which an account continues.
+def restore_totals(
+    totals: UsageTotals, stored: DeviceUsage, now: Instant, ids: Ids
+) -> list[ContainerAccount]:
+    """Add the amounts and containers of a stored account to empty totals.
 
     Args:
+        totals: the totals of the account that continues.
         stored: the account; its moments are of this machine's monotonic clock.
         now: later moments in `stored` are moved to this one.
         ids: generates ids where none is stored.
+
+    Returns:
+        The containers without a uid. They have ended, because the name may belong to another pod
+        now.
     """
-    at = _not_after(stored.at, now)
-    start = min(_not_after(stored.start, now), at)
-    entries = [_restored_account(one, at, now, ids) for one in stored.containers]
-    nameless = [entry for entry in entries if not entry.subject.uid]
-    for entry in nameless:
+    at, accounts = not_after(stored.at, now), totals.containers
+    accounts.forgotten_busy_ns = max(stored.forgotten_busy_ns, 0)
+    accounts.forgotten_held_ns = max(stored.forgotten_held_ns, 0)
+    accounts.forgotten_energy_mj = max(stored.forgotten_energy_mj, 0)
+    without_uid: list[ContainerAccount] = []
+    for one in stored.containers:
+        entry = _restored_account(one, at, now, ids)
+        if entry.subject.uid:
+            accounts.put(entry)
+            continue
         _end(entry, at)
-    own_id = stored.id or ids()
-    return RestoredAccount(
-        own_id, start, at, [e for e in entries if e.subject.uid], nameless, stored
-    )
+        accounts.add_to_forgotten(entry)
+        without_uid.append(entry)
+    totals.unheld_ns = max(stored.unheld_ns, 0)
+    totals.unknown_ns = min(max(stored.unknown_ns, 0), totals.unheld_ns)
+    totals.busy_unattributed_ns = max(stored.busy_unattributed_ns or 0, 0)
+    totals.energy_unattributed_mj = max(stored.energy_unattributed_mj or 0, 0)
+    held = accounts.forgotten_held_ns + sum(entry.held_ns for entry in accounts)
+    busy = accounts.forgotten_busy_ns + sum(entry.busy_ns or 0 for entry in accounts)
+    energy = accounts.forgotten_energy_mj + sum(entry.energy_mj or 0 for entry in accounts)
+    totals.elapsed_ns = held + totals.unheld_ns
+    for holding in [one for entry in accounts for one in entry.open_holdings()]:
+        holding.elapsed_ns = totals.elapsed_ns
+    if stored.busy_ns is not None or busy or totals.busy_unattributed_ns:
+        totals.busy_ns = busy + totals.busy_unattributed_ns
+    if stored.energy_mj is not None or energy or totals.energy_unattributed_mj:
+        totals.energy_mj = energy + totals.energy_unattributed_mj
+    return without_uid
 
 
 def end_stored_holdings(stored: DeviceUsage, ended: EndedHoldings, now: Instant, ids: Ids) -> None:
     """Finalize the holdings of a stored account that does not continue, at its last sample."""
-    at = _not_after(stored.at, now)
+    at = not_after(stored.at, now)
     for one in stored.containers:
         if one.holding is not None or one.closing:
             entry = _restored_account(one, at, now, ids)
@@ -112,14 +91,14 @@ def _end(account: ContainerAccount, at: Instant) -> None:
 def _restored_account(one: ContainerUsage, at: Instant, now: Instant, ids: Ids) -> ContainerAccount:
     subject = one.subject
     name = (subject.namespace, subject.pod, subject.container, subject.uid)
-    start = _not_after(one.start, now)
+    start = not_after(one.start, now)
     entry = ContainerAccount(name, PartialRef(*name), one.pod, start, ids, one.id or ids())
     entry.busy_ns, entry.held_ns, entry.energy_mj = one.busy_ns, one.held_ns, one.energy_mj
     entry.xids = dict(one.xids[:MAX_XID_CODES])
-    ended = None if one.ended is None else _not_after(one.ended, now)
+    ended = None if one.ended is None else not_after(one.ended, now)
     for each in one.closing:
         if each.end is not None:
-            end = _not_after(each.end, now)
+            end = not_after(each.end, now)
             closing = _holding(each, at, end, now, ids)
             closing.end = max(end, closing.start)
             entry.ending.append(closing)
@@ -141,7 +120,7 @@ def _holding(
 
     Its length is its counted time and gap, independent of changes of the wall clock.
     """
-    start, known_ns = _not_after(stored.start, now), stored.counted_ns + stored.gap_ns
+    start, known_ns = not_after(stored.start, now), stored.counted_ns + stored.gap_ns
     if ended is not None:
         begin_ns = min(start.mono_ns, ended.mono_ns - known_ns)
     elif known_ns:
@@ -171,7 +150,8 @@ def _holding(
     )
 
 
-def _not_after(moment: Instant, now: Instant) -> Instant:
+def not_after(moment: Instant, now: Instant) -> Instant:
+    """Return a moment, or `now` if it is later."""
     return moment if moment.mono_ns <= now.mono_ns else now
 
 
@@ -219,6 +199,6 @@ class PendingRestores:
         return True
 
     @property
-    def due_ns(self) -> int | None:
-        """The last time at which none expires; None if none waits."""
-        return self._until_ns if self._accounts else None
+    def due_ns(self) -> int:
+        """The last time at which none expires."""
+        return self._until_ns if self._accounts else NEVER

@@ -194,7 +194,7 @@ def test_pending_amounts_stay_bounded_if_the_energy_of_the_gpu_is_not_read() -> 
         book.hold(10 * number, holder(pod), device=ONE)
         book.add(10 * number + 5, max(10 * number - 5, 0), process(pod), device=ONE, busy=1)
         book.accounts.expire(at(10 * number))
-    pending = book.accounts._accounts[ONE.uuid].pending
+    pending = book.accounts._accounts[ONE.uuid].finalizer.pending
     assert pending.busy is not None
     assert max(len(pending.held), len(pending.busy)) < 40
     assert pending.time_ns == sum(pending.held.values()) + pending.unheld_ns
@@ -207,7 +207,7 @@ def test_a_container_that_made_room_has_no_pending_amounts() -> None:
     book.add(5, 0, *processes, device=ONE, busy=len(processes))
     book.add(10, 5, *processes[1:], device=ONE, busy=len(processes) - 1)
     book.hold(11, holder("a"), holder("late"), device=ONE)
-    pending = book.accounts._accounts[ONE.uuid].pending
+    pending = book.accounts._accounts[ONE.uuid].finalizer.pending
     assert pending.busy is not None
     assert processes[0].container not in pending.busy
     assert processes[1].container in pending.busy
