@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pipeline.model import Attribution, TopologyRead
 from pipeline.model.availability import Availability, availability
 from pipeline.model.topology_tree import Topology
-from pipeline.topology import build
+from pipeline.topology.tree_builder import build
 
 
 class TopologyTable:

@@ -118,7 +118,7 @@ class Topology:
             without cards.
         domains: NVLink groups; no card is in two.
         contradictions: in the order of the pairs.
-        links: by bit numbers (i, j), i < j; see `link`.
+        links: how close two cards are, by bit numbers (i, j), i < j.
         answers: the driver's answers by bit numbers (i, j), i < j; without pairs that it left out.
     """
 
@@ -144,22 +144,6 @@ class Topology:
         """The top of the folded tree; None without cards."""
         tops = self.levels.get(Level.SYSTEM, ())
         return tops[0].folded if tops else None
-
-    def link(self, i: int, j: int) -> Link:
-        """Return how close two cards are, by their bit numbers.
-
-        Raises:
-            KeyError: the cards are the same, or a card does not exist.
-        """
-        return self.links[(i, j) if i < j else (j, i)]
-
-    def lowest(self, mask: int) -> Node | None:
-        """Return the closest node that contains all of these cards; None if there is none."""
-        for level in LEVELS:
-            for node in self.levels.get(level, ()):
-                if mask & ~node.mask == 0:
-                    return node
-        return None
 
     def name(self, number: int) -> str:
         """Return a card's name for people: `GPU` and its index, or its uuid without an index."""

@@ -10,28 +10,10 @@ one with the lowest cards is found first. A branch is cut when
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from pipeline.model.bitmask import bits
 from pipeline.topology.choice_ranking import Worth
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """Result of a search.
-
-    Attributes:
-        mask: the chosen places.
-        exact: no choice is better. If False, the search ran out of steps and this is the best
-            choice it found: at least as good as a greedy choice from any first place, and no
-            exchange of one place for another improves it.
-        steps: number of branches that were tried.
-    """
-
-    mask: int
-    exact: bool
-    steps: int
 
 
 class Search:
@@ -74,8 +56,12 @@ class Search:
         # pairs with the places from there on.
         self._sums: dict[int, list[list[int]]] = {}
 
-    def run(self) -> SearchResult:
-        """Run the search."""
+    def run(self) -> tuple[int, bool]:
+        """Return the mask of the chosen places, and whether no choice is better.
+
+        If the search was stopped, the choice is at least as good as a greedy choice from any first
+        place, and no exchange of one place for another improves it.
+        """
         kept = list(bits(self._must))
         start = self._worth.of(kept)
         gains = self._beside(self._must)
@@ -84,7 +70,7 @@ class Search:
         self._branch(0, self._must, start, [gains[i] for i in self._order], self._open)
         if self._stopped:
             self._best = self._exchanged(self._best, self._beside(self._best))
-        return SearchResult(self._best, not self._stopped, self._steps)
+        return self._best, not self._stopped
 
     def _beside(self, mask: int) -> list[int]:
         """Return what each place adds to the chosen ones, or has added if it is one of them."""

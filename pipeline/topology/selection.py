@@ -76,7 +76,7 @@ def best(
         return None
     worths = worth(topology, among, scores)
     must_places = mask_of(place for place, card in enumerate(worths.cards) if must >> card & 1)
-    result = Search(
+    places, exact = Search(
         worths,
         n,
         must=must_places,
@@ -84,15 +84,15 @@ def best(
         limit=None if len(worths.cards) <= ALWAYS_EXACT else STEPS,
         stop=stop,
     ).run()
-    mask = mask_of(worths.cards[place] for place in bits(result.mask))
+    mask = mask_of(worths.cards[place] for place in bits(places))
     score = link_score(topology, mask, scores)
     choices = comb(among.bit_count() - must.bit_count(), n - must.bit_count())
     return Choice(
         mask,
         tuple(topology.cards[number] for number in bits(mask)),
         score,
-        _why(topology, mask, among, score, choices, exact=result.exact),
-        result.exact,
+        _why(topology, mask, among, score, choices, exact=exact),
+        exact,
     )
 
 

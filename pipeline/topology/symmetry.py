@@ -1,30 +1,15 @@
 """Symmetries: swaps of cards that do not change the worth. Of two equal choices one is enough."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 from pipeline.model.topology_tree import Group, Topology
 from pipeline.topology.choice_ranking import Worth
-
-
-@dataclass(frozen=True, slots=True)
-class Swap:
-    """Two sets of the same number of places that can be swapped without a change of worth.
-
-    Attributes:
-        support: mask of the places that move.
-        moves: (from, to) for the places that move to a lower one.
-    """
-
-    support: int
-    moves: tuple[tuple[int, int], ...]
 
 
 def swaps(topology: Topology, worth: Worth, must: int) -> list[list[int]]:
     """Return for each place the supports of the swaps that move it to a lower place.
 
-    This finds swaps of cards, of neighbouring nodes of the tree and of NVLink groups, each reduced
-    to the candidates; there may be others. Swaps that move a place of the mask `must` are excluded.
+    The support of a swap is the mask of the places that move. This finds swaps of cards, of
+    neighbouring nodes of the tree and of NVLink groups, each reduced to the candidates; there may
+    be others. Swaps that move a place of the mask `must` are excluded.
     """
     place = {card: n for n, card in enumerate(worth.cards)}
     found: list[list[int]] = [[] for _ in worth.cards]
@@ -40,30 +25,22 @@ def swaps(topology: Topology, worth: Worth, must: int) -> list[list[int]]:
             seen.add(group.mask)
         families.append(family)
     for family in families:
-        for swap in _within(family, worth, must):
-            for high, _ in swap.moves:
-                found[high].append(swap.support)
+        for n, block in enumerate(family):
+            # Swaps with more distant blocks result from several swaps with the nearest one.
+            for other in reversed(family[:n]):
+                support = sum(1 << i for i in (*other, *block))
+                if support & must == 0 and _changes_nothing(other, block, worth):
+                    # Blocks are disjoint, but one need not lie completely after the other.
+                    for i, j in zip(other, block, strict=True):
+                        found[max(i, j)].append(support)
+                    break
     return found
 
 
-def _within(family: list[tuple[int, ...]], worth: Worth, must: int) -> Iterable[Swap]:
-    """Yield for each block the swap with the nearest block before it that it can be swapped with.
-
-    The nearest one is sufficient: swaps with more distant blocks result from several swaps.
-    """
-    for n, block in enumerate(family):
-        for other in reversed(family[:n]):
-            if len(other) != len(block):
-                continue
-            support = sum(1 << i for i in (*other, *block))
-            if support & must == 0 and _changes_nothing(other, block, worth):
-                # Blocks are disjoint, but one need not lie completely after the other.
-                moves = tuple((max(i, j), min(i, j)) for i, j in zip(other, block, strict=True))
-                yield Swap(support, moves)
-                break
-
-
 def _changes_nothing(one: tuple[int, ...], other: tuple[int, ...], worth: Worth) -> bool:
+    """Whether two blocks can be swapped without a change of worth."""
+    if len(one) != len(other):
+        return False
     if any(worth.card[i] != worth.card[j] for i, j in zip(one, other, strict=True)):
         return False
     to = list(range(len(worth.cards)))

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from pipeline.topology import best
 from pipeline.topology.node_annotation import KEY
+from pipeline.topology.selection import best
 from podgpu.extender.fit_cache import FitCache
 from podgpu.extender.node_cache import NodeMapper, Nodes
 from podgpu.extender.node_selection.node_filter import PASSED, filter_node

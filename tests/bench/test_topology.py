@@ -11,7 +11,9 @@ from pipeline.model import Attribution, Evidence, Holder, PartialRef
 from pipeline.model.availability import availability
 from pipeline.model.bitmask import bits
 from pipeline.model.topology_tree import Topology
-from pipeline.topology import DEFAULT, best, build
+from pipeline.topology.link_scores import DEFAULT
+from pipeline.topology.selection import best
+from pipeline.topology.tree_builder import build
 from tests.pipeline.topology.layouts import NODE, PIX, PXB, SYS, card, hgx, pcie, read
 from tests.support.nodes import START, gpu
 
@@ -74,7 +76,8 @@ def test_the_tree_against_the_transitive_closure() -> None:
 def closed(topology: Topology) -> list[list[int]]:
     count = range(len(topology.cards))
     far: list[list[int]] = [
-        [int(topology.link(i, j).level) if i != j else 0 for j in count] for i in count
+        [0 if i == j else int(topology.links[min(i, j), max(i, j)].level) for j in count]
+        for i in count
     ]
     for k in count:
         for row in far:

@@ -7,7 +7,7 @@ from typing import Final
 
 from pipeline.model.bitmask import bits
 from pipeline.model.topology_tree import LEVELS, Topology
-from pipeline.topology import best
+from pipeline.topology.selection import best
 from podgpu.extender.node_selection.pod_demand import Requirement, groups
 
 

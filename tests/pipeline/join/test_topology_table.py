@@ -20,7 +20,7 @@ from pipeline.model import (
     TopologyRead,
 )
 from pipeline.model.availability import availability
-from pipeline.topology import build
+from pipeline.topology.tree_builder import build
 from tests.support.nodes import Node, at, claim, claims, gpu, mig, reading
 
 GPUS = tuple(gpu(index) for index in range(4))
@@ -63,7 +63,7 @@ def test_a_topology_is_in_the_snapshot_that_its_event_caused() -> None:
     assert node.say(read(*GPUS))
     found = node.snapshot().topology
     assert found is not None
-    assert found.link(0, 3) == (Level.NODE, 18)
+    assert found.links[0, 3] == (Level.NODE, 18)
 
 
 def test_the_same_topology_again_stays_the_same_object() -> None:
@@ -183,11 +183,11 @@ def test_the_topology_of_the_first_configured_source_is_shown(
         node.say(topologies[name], name, "nvml")
     found = node.snapshot().topology
     assert found is not None
-    assert found.link(0, 1).level is Level.SINGLE
+    assert found.links[0, 1].level is Level.SINGLE
     node.say(SourceRemoved(), "first", "nvml")
     found = node.snapshot().topology
     assert found is not None
-    assert found.link(0, 1).level is Level.SYSTEM
+    assert found.links[0, 1].level is Level.SYSTEM
 
 
 def test_a_new_gpu_changes_the_topology() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.model import Attribution, Device, Evidence, Holder, PartialRef
 from pipeline.model.availability import Availability, availability
-from pipeline.topology import build
+from pipeline.topology.tree_builder import build
 from tests.pipeline.topology.layouts import NODE, SYS, hgx, pcie
 from tests.support.nodes import START, Node, claim, gpu, kubelet_claim, mig
 

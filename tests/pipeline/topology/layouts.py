@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.model import Level, TopologyCard, TopologyPair, TopologyRead
 from pipeline.model.topology_tree import Topology
-from pipeline.topology import build
+from pipeline.topology.tree_builder import build
 from tests.support.nodes import uuid_of
 
 PIX, PXB, PHB, NODE, SYS = (Level(number) for number in (10, 20, 30, 40, 50))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pipeline.model.availability import availability
 from pipeline.model.topology_tree import Topology
-from pipeline.topology import build
 from pipeline.topology.node_annotation import annotation, published
+from pipeline.topology.tree_builder import build
 from tests.pipeline.topology.layouts import dgx1, islands
 from tests.pipeline.topology.test_text_views import used
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 
 from pipeline.model import TopologyRead
-from pipeline.topology import build
+from pipeline.topology.tree_builder import build
 from tests.pipeline.topology.layouts import (
     SYS,
     PairAnswer,
@@ -68,15 +68,15 @@ def test_a_gpu_in_mig_mode_is_in_no_domain() -> None:
     cards = [card(n, links=18, clique=0) for n in range(4)]
     topology = build(read(cards, lambda i, j: (SYS, 18, i != 1 and j != 1)))
     assert [d.mask for d in topology.domains] == [0b1101]
-    assert topology.link(0, 1).nvlinks == 0
-    assert topology.link(0, 2).nvlinks == 18
+    assert topology.links[0, 1].nvlinks == 0
+    assert topology.links[0, 2].nvlinks == 18
 
 
 def test_gpus_with_an_unknown_number_of_links_are_in_a_domain() -> None:
     cards = [card(n, links=None) for n in range(3)]
     topology = build(read(cards, lambda _i, j: (SYS, None, True if j < 2 else None)))
     assert [d.mask for d in topology.domains] == [0b11]
-    assert topology.link(0, 1).nvlinks is None
+    assert topology.links[0, 1].nvlinks is None
 
 
 @given(reads(at_most=10))

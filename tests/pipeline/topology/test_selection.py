@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from pipeline.model import Level, TopologyRead
 from pipeline.model.bitmask import bits, mask_of
 from pipeline.model.topology_tree import LEVELS, Group, Topology
-from pipeline.topology import DEFAULT, Scores, best, build
-from pipeline.topology.selection import ALWAYS_EXACT, link_score
+from pipeline.topology.link_scores import DEFAULT, Scores
+from pipeline.topology.selection import ALWAYS_EXACT, best, link_score
+from pipeline.topology.tree_builder import build
 from tests.pipeline.topology.layouts import (
     PIX,
     PXB,
@@ -26,6 +27,7 @@ from tests.pipeline.topology.layouts import (
     read,
     reads,
 )
+from tests.support.examples import examples
 
 
 def selected(topology: Topology, candidates: Iterable[int], n: int, *must: int) -> list[int]:
@@ -108,7 +110,7 @@ def rank(
         return count * (count - 1) // 2
 
     def score(of: int) -> int:
-        return sum(scores.of(topology.link(i, j)) for i, j in combinations(bits(of), 2))
+        return sum(scores.of(topology.links[i, j]) for i, j in combinations(bits(of), 2))
 
     left = [sum(pairs((group.mask & rest).bit_count()) for group in kind) for kind in groups]
     return score(mask), left, score(rest), [-number for number in bits(mask)]
@@ -122,10 +124,14 @@ def exhaustive(topology: Topology, among: int, n: int, must: int, scores: Scores
     )
 
 
-SCORES = st.just(DEFAULT) | st.builds(Scores, *[st.integers(-60, 60)] * 6, st.integers(-5, 100))
+SCORES = st.just(DEFAULT) | st.builds(
+    Scores,
+    st.fixed_dictionaries({level: st.integers(-60, 60) for level in Level}),
+    st.integers(-5, 100),
+)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(reads(at_most=9) | reads(at_most=9, sparse=True), st.data())
 def test_the_choice_equals_that_of_exhaustive_search(
     answers: TopologyRead, data: st.DataObject
@@ -258,7 +264,7 @@ def test_invalid_arguments_are_refused(candidates: int, n: int, must: int) -> No
 
 def test_the_score_table_changes_the_choice() -> None:
     topology = islands()
-    pcie_first = Scores(nvlink=0)
+    pcie_first = Scores(DEFAULT.levels, nvlink=0)
     choice = best(topology, topology.mask, 2, scores=pcie_first)
     assert choice is not None
     assert (list(bits(choice.mask)), choice.score) == ([0, 1], 50)

@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from pipeline.model import Attribution, Evidence, Holder, Level, PartialRef, TopologyRead
 from pipeline.model.availability import Availability, availability
 from pipeline.model.topology_tree import Topology
-from pipeline.topology import VERSION, best, build, document, dot, matrix, restored, symbol, tree
+from pipeline.topology.document import VERSION, document, restored
+from pipeline.topology.selection import best
+from pipeline.topology.text_views import dot, matrix, symbol, tree
+from pipeline.topology.tree_builder import build
 from tests.pipeline.topology.layouts import (
     NODE,
     PIX,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline.model import Level, TopologyCard, TopologyPair, TopologyRead
 from pipeline.model.bitmask import bits
 from pipeline.model.topology_tree import LEVELS, Node, Topology
-from pipeline.topology import build
+from pipeline.topology.tree_builder import build
 from tests.pipeline.topology.layouts import (
     NODE,
     PHB,
@@ -24,6 +24,12 @@ from tests.pipeline.topology.layouts import (
     read,
     reads,
 )
+
+
+def lowest(topology: Topology, mask: int) -> Node:
+    """Return the closest node that contains all of these cards."""
+    nodes = (node for level in LEVELS for node in topology.levels[level])
+    return next(node for node in nodes if mask & ~node.mask == 0)
 
 
 def closure(answers: TopologyRead) -> dict[tuple[int, int], Level]:
@@ -65,11 +71,10 @@ def test_the_lowest_common_node_has_the_reported_or_implied_level(answers: Topol
     topology = build(answers)
     expected = closure(answers)
     for (i, j), level in expected.items():
-        node = topology.lowest(1 << i | 1 << j)
-        assert node is not None
+        node = lowest(topology, 1 << i | 1 << j)
         assert node.level == level
         answer = topology.answers[i, j].level
-        assert topology.link(j, i).level == (answer if answer is Level.INTERNAL else level)
+        assert topology.links[i, j].level == (answer if answer is Level.INTERNAL else level)
     assert topology.root is not None
     folded = below(topology.root)
     for (i, j), level in expected.items():
@@ -133,7 +138,7 @@ def test_a_contradiction_names_the_shorter_path() -> None:
     (found,) = topology.contradictions
     assert found.text == "the driver reports GPU0 and GPU2 as SYS, but through GPU1 they are PXB"
     assert (found.a, found.b) == (topology.cards[0].uuid, topology.cards[2].uuid)
-    assert topology.link(0, 2).level is PXB
+    assert topology.links[0, 2].level is PXB
 
 
 def test_a_pair_with_two_levels_has_the_closer_one_and_is_a_contradiction() -> None:
@@ -143,7 +148,7 @@ def test_a_pair_with_two_levels_has_the_closer_one_and_is_a_contradiction() -> N
         TopologyPair(cards[1].uuid, cards[0].uuid, NODE, 0, False),
     )
     topology = build(TopologyRead(cards, (other, one)))
-    assert topology.link(0, 1).level is PHB
+    assert topology.links[0, 1].level is PHB
     (found,) = topology.contradictions
     assert found.text == "the driver reports GPU0 and GPU1 as NODE, and also as PHB"
     assert build(TopologyRead(cards, (one, other)), topology) is topology
@@ -160,8 +165,8 @@ def test_two_gpus_on_one_board_are_below_one_switch_in_the_tree() -> None:
 
     topology = build(read([card(n) for n in range(8)], answer))
     assert [node.mask for node in topology.levels[PIX]] == [0x0F, 0xF0]
-    assert topology.link(0, 1).level is Level.INTERNAL
-    assert topology.link(1, 2).level is PIX
+    assert topology.links[0, 1].level is Level.INTERNAL
+    assert topology.links[1, 2].level is PIX
     assert topology.contradictions == ()
 
 
@@ -170,16 +175,16 @@ def test_gpus_of_a_virtual_machine_without_answers_are_separate() -> None:
     topology = build(read(cards, lambda _i, _j: (None, None, None)))
     assert [c.uuid for c in topology.cards] == ["GPU-0", "GPU-1", "GPU-2"]
     assert [node.mask for node in topology.levels[NODE]] == [1, 2, 4]
-    assert topology.link(0, 2) == (SYS, None)
+    assert topology.links[0, 2] == (SYS, None)
     assert topology.domains == ()
     assert topology.contradictions == ()
-    assert build(TopologyRead(tuple(cards), ())).link(0, 2) == (SYS, None)
+    assert build(TopologyRead(tuple(cards), ())).links[0, 2] == (SYS, None)
 
 
 def test_an_unanswered_pair_gets_its_level_from_other_pairs() -> None:
     answers = {(0, 1): PIX, (1, 2): PIX, (0, 2): None}
     topology = build(read([card(n) for n in range(3)], lambda i, j: (answers[i, j], 0, False)))
-    assert topology.link(0, 2).level is PIX
+    assert topology.links[0, 2].level is PIX
     assert topology.contradictions == ()
 
 
@@ -227,8 +232,6 @@ def test_the_tree_of_eight_gpus_has_sockets_and_switches() -> None:
     assert shape[0] == (SYS, 0xFF, [0x0F, 0xF0])
     assert shape[1] == (NODE, 0x0F, [0x03, 0x0C])
     assert shape[2] == (PIX, 0x03, [])
-    assert topology.lowest(0) is topology.levels[PIX][0]
-    assert topology.lowest(1 << 9) is None
 
 
 def test_names_are_short() -> None:
@@ -241,11 +244,3 @@ def test_names_are_short() -> None:
     )
     assert nameless.names(0b11) == "GPU 0, GPU-x"
     assert json.dumps([nameless.name(n) for n in bits(nameless.mask)]) == '["GPU0", "GPU-x"]'
-
-
-def test_an_unknown_pair_raises_a_key_error() -> None:
-    topology: Topology = hgx()
-    with pytest.raises(KeyError):
-        topology.link(3, 3)
-    with pytest.raises(KeyError):
-        topology.link(3, 8)

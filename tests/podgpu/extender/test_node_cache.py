@@ -13,8 +13,8 @@ import pytest
 from pipeline.base.errors import ApiError
 from pipeline.model import Level
 from pipeline.model.topology_tree import Topology
-from pipeline.topology import build
 from pipeline.topology.node_annotation import KEY, published
+from pipeline.topology.tree_builder import build
 from podgpu.extender.node_cache import LONGEST, NodeMapper, NodeRecord, Nodes, Shapes
 from podgpu.extender.node_selection.node_fit import fit, scored
 from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, AtHand

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.model.bitmask import mask_of
-from pipeline.topology import build
+from pipeline.topology.tree_builder import build
 from podgpu.extender.node_selection.node_filter import filter_node
 from podgpu.extender.node_selection.node_fit import MOST, Fit, fit, scored
 from podgpu.extender.node_selection.node_state import NodeKnowledge
@@ -16,6 +16,7 @@ from podgpu.extender.node_selection.pod_demand import Demand, Pod, Requirement, 
 from podgpu.extender.scheduler_messages import Question, filtered
 from tests.pipeline.topology.layouts import reads
 from tests.podgpu.extender.cluster import NOW, knowledge
+from tests.support.examples import examples
 
 DEMANDS = st.builds(
     Demand,
@@ -90,7 +91,7 @@ def test_unresolvable_means_that_the_node_fails_even_if_all_gpus_are_free(
             assert not verdict.is_unresolvable
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(reads(at_most=6), st.data())
 def test_a_pod_fits_exactly_if_a_group_has_enough_free_gpus(read: Any, data: st.DataObject) -> None:
     topology = build(read)
@@ -109,7 +110,7 @@ def test_a_pod_fits_exactly_if_a_group_has_enough_free_gpus(read: Any, data: st.
             assert made.breaks >= anywhere.breaks
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(reads(at_most=6), st.data())
 def test_a_requirement_holds_whichever_gpus_are_not_allocatable(
     read: Any, data: st.DataObject
