@@ -10,7 +10,7 @@ from pipeline.join.container_table import ContainerTable
 from pipeline.join.device_index import DeviceIndex
 from pipeline.join.dra_devices import DraNameHistory
 from pipeline.join.holder_resolution import Resolution, resolve
-from pipeline.join.inventory import Inventory, numbered_schemes
+from pipeline.join.inventory import Inventory
 from pipeline.join.mig_placement import MigPlacements
 from pipeline.join.plugin_devices import PluginManagedDevices
 from pipeline.join.pod_identity import PodIdentities, ResolutionTime
@@ -83,8 +83,6 @@ class Attributor:
         self._dra_names = DraNameHistory(self.pods.is_alive)
         self._plugin_managed = PluginManagedDevices()
         self._devices = DeviceIndex(())
-        self._parents: dict[str, str] = {}
-        self._numbered_schemes: frozenset[str] = frozenset()
         self._resolution = Resolution()
         self._pod_identities = PodIdentities()
         self._previously_confirmed: dict[str, Instant | None] = {}
@@ -172,8 +170,6 @@ class Attributor:
         }
         # Another GPU may have taken the index of one that is gone: present ones come last and win.
         self._devices = DeviceIndex([d for d, _ in sorted(known, key=itemgetter(1))], aliases)
-        self._parents = {d.uuid: d.mig.parent_uuid for d, _ in known if d.mig is not None}
-        self._numbered_schemes = numbered_schemes(device for device, _ in known)
         before, self.attributions = self.attributions, {}
         for device, present in known:
             old = before.get(device.uuid)
@@ -270,8 +266,6 @@ class Attributor:
                 if self._sources.kubelet_claims_complete(at)
                 else frozenset(self.attributions)
             ),
-            parents=self._parents,
-            numbered_schemes=self._numbered_schemes,
             pod_identities=self._pod_identities,
             moment=ResolutionTime(
                 at, self._sources.confirmed_at, self._previously_confirmed.get, self._claims.keys()
@@ -406,19 +400,10 @@ def _holder(candidate: Candidate, at: Instant, previous: Holder | None) -> Holde
 
 def _access(resolved_claims: Iterable[ResolvedClaim]) -> tuple[Access, ...]:
     """Return the containers that have access to a device without holding it, each once."""
-    if not resolved_claims:
-        return ()
     found: dict[PartialRef, Access] = {}
     for claim in resolved_claims:
-        subject = claim.subject
-        found.setdefault(
-            replace(subject, container_id=""),
-            Access(
-                replace(subject, container_id=claim.claim.subject.container_id),
-                claim.source,
-                claim.evidence,
-            ),
-        )
+        subject = replace(claim.subject, container_id=claim.claim.subject.container_id)
+        found.setdefault(claim.subject, Access(subject, claim.source, claim.evidence))
     return tuple(sorted(found.values()))
 
 

@@ -95,7 +95,6 @@ def resolve_claims(
     identify: IdentifyContainer,
     *,
     dra_names: DraNameHistory | None = None,
-    numbered_schemes: frozenset[str] = frozenset(),
 ) -> ResolvedClaims:
     """Resolve the containers and devices of all claims.
 
@@ -105,8 +104,6 @@ def resolve_claims(
         identify: returns the container that a claim means.
         dra_names: the devices that names of DRA drivers meant when they were allocated; None where
             names cannot change.
-        numbered_schemes: the schemes in which every GPU of the node has a number. An unknown number
-            in an annotation then names no device of the node, as an unknown uuid does.
     """
     resolved = ResolvedClaims([], {}, {})
     holding, ambiguous = resolved.claims, resolved.ambiguous
@@ -147,7 +144,7 @@ def resolve_claims(
             elif holds_unknown or any(
                 devices.is_ambiguous(raw)
                 for raw in unknown.values()
-                if not _names_no_device(claim, raw, numbered_schemes)
+                if not _names_no_device(claim, raw, devices)
             ):
                 ambiguous.append(resolved_claim)
         if unresolved:
@@ -190,13 +187,13 @@ def _classify_kubelet_claim(
     return found, rank, any(one.replica or one.is_placeholder for one in found)
 
 
-def _names_no_device(claim: Claim, raw: RawDeviceId, numbered_schemes: frozenset[str]) -> bool:
+def _names_no_device(claim: Claim, raw: RawDeviceId, devices: DeviceIndex) -> bool:
     """Whether an unresolved id, which the author of a pod can write, means no device at all."""
     match claim.origin.evidence:
         case Evidence.RUNTIME_ENV:
             return True
         case Evidence.SCHEDULER_ANNOTATION:
-            return raw.scheme == "uuid" or raw.scheme in numbered_schemes
+            return raw.scheme == "uuid" or raw.scheme in devices.numbered_schemes
         case _:
             return False
 

@@ -70,8 +70,7 @@ class ContainerTable:
 
     def claims(self, source: str) -> Iterator[Claim]:
         """Yield the claims of a source's containers."""
-        reported = self._by_source.get(source)
-        if reported is not None:
+        if (reported := self._by_source.get(source)) is not None:
             for container in reported.containers.values():
                 yield from container.claims
 

@@ -80,6 +80,11 @@ class DeviceIndex:
     Index and minor number identify physical GPUs only. They are two different numberings, which
     disagree on many nodes, so that a number is only looked up in the one that its scheme names.
 
+    Attributes:
+        parents: uuids of GPUs, by the uuids of their MIG instances.
+        numbered_schemes: the schemes, `minor` and `index`, in which every GPU has a number. An
+            unknown number in an annotation then names no device, as an unknown uuid does.
+
     Args:
         devices: the devices of the node. Of two with the same number the later one has it.
         aliases: further names, as reported by sources, with the uuids that they mean.
@@ -97,6 +102,8 @@ class DeviceIndex:
         self._dra_names: dict[str, set[str]] = {}
         self._cache: dict[tuple[str, str], ResolvedDevice | None] = {}
         self._whole: set[str] = set()
+        self.parents: dict[str, str] = {}
+        self.numbered_schemes = {"minor", "index"}
         for device in devices:
             self._add(device)
         for name, uuid in (aliases or {}).items():
@@ -109,6 +116,7 @@ class DeviceIndex:
         # The driver writes uuids in lower case, people and tools not always.
         self._uuids[device.uuid.lower()] = device.uuid
         if device.mig is not None:
+            self.parents[device.uuid] = device.mig.parent_uuid
             place = (device.mig.parent_uuid.lower(), device.mig.gpu_instance_id)
             self._mig_instances.setdefault(place, []).append(device)
             if placement := device.mig.placement:
@@ -119,8 +127,12 @@ class DeviceIndex:
         self._whole.add(device.uuid)
         if device.minor is not None:
             self._minors[str(device.minor)] = device.uuid
+        else:
+            self.numbered_schemes.discard("minor")
         if device.index is not None:
             self._indices[str(device.index)] = device.uuid
+        else:
+            self.numbered_schemes.discard("index")
 
     @property
     def single_gpu(self) -> bool:

@@ -32,7 +32,6 @@ The result depends on the content of the tables, not on the order in which event
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from pipeline.join.arbitration import ArbitrationResult, Candidate, arbitrate
 from pipeline.join.claim_resolution import (
@@ -48,7 +47,7 @@ from pipeline.join.pod_evidence import PodClaims, select_claims
 from pipeline.join.pod_identity import PodIdentities, ResolutionTime
 from pipeline.join.reservations import resolve_shared
 from pipeline.join.trust_rules import CONTAINER_RANK
-from pipeline.model import Claim, Evidence, Instant
+from pipeline.model import Claim, Evidence
 
 
 @dataclass(slots=True)
@@ -82,12 +81,6 @@ class Resolution:
     possibly_held: frozenset[str] = frozenset()
     has_unresolved_holder: bool = False
 
-    def add_admin_access(self, claims: Iterable[ResolvedClaim]) -> None:
-        """Add claims with admin access to `access`."""
-        for claim in claims:
-            for found in claim.devices:
-                self.access.setdefault(found.uuid, []).append(claim)
-
     @property
     def has_env_access(self) -> bool:
         """Whether a container has access by a variable or a mount to a device it does not hold."""
@@ -103,13 +96,11 @@ def resolve(
     devices: DeviceIndex,
     identify: IdentifyContainer,
     *,
+    pod_identities: PodIdentities,
+    moment: ResolutionTime,
     pods: Iterable[tuple[PodName, str]] = (),
     complete: bool = False,
     plugin_managed: frozenset[str] = frozenset(),
-    parents: Mapping[str, str] = MappingProxyType({}),
-    numbered_schemes: frozenset[str] = frozenset(),
-    pod_identities: PodIdentities | None = None,
-    moment: ResolutionTime | None = None,
     previous: Resolution | None = None,
     dra_names: DraNameHistory | None = None,
 ) -> Resolution:
@@ -123,20 +114,13 @@ def resolve(
         complete: a source names all pods that hold devices.
         plugin_managed: devices that a device plugin or a DRA driver offers under their real ids.
             Devices that it allocated are added, and the GPUs of such MIG instances.
-        parents: uuids of GPUs, by the uuids of their MIG instances.
-        numbered_schemes: as for `resolve_claims`.
         pod_identities: the names and uids of pods that were seen before.
-        moment: the time, and when sources confirmed their claims; None where it does not matter.
+        moment: the time, and when sources confirmed their claims.
         previous: an earlier resolution. Unchanged results are reused; the result does not differ.
         dra_names: the devices that names of DRA drivers meant when they were allocated.
     """
-    resolved = resolve_claims(
-        claims, devices, identify, dra_names=dra_names, numbered_schemes=numbered_schemes
-    )
-    moment = moment or ResolutionTime(
-        Instant(0, 0), _never_confirmed, _never_confirmed, claims.keys()
-    )
-    (pod_identities or PodIdentities()).complete(resolved, devices, pods, moment, complete=complete)
+    resolved = resolve_claims(claims, devices, identify, dra_names=dra_names)
+    pod_identities.complete(resolved, devices, pods, moment, complete=complete)
     claims_by_pod: dict[PodKey, list[ResolvedClaim]] = {}
     reservations: list[ResolvedClaim] = []
     for claim in resolved.claims:
@@ -147,7 +131,7 @@ def resolve(
     for claim in resolve_shared(resolved.shared_reservations, reservations):
         claims_by_pod.setdefault(claim.pod_key, []).append(claim)
     plugin_managed |= _allocated_by_plugin(resolved.claims)
-    plugin_managed |= {parents[uuid] for uuid in plugin_managed if uuid in parents}
+    plugin_managed |= {devices.parents[uuid] for uuid in plugin_managed if uuid in devices.parents}
     resolution = Resolution(
         devices.single_gpu,
         unresolved=resolved.unresolved,
@@ -182,7 +166,9 @@ def resolve(
             resolution.ineffective.setdefault(uuid, []).append(claim)
             if claim.evidence == Evidence.RUNTIME_ENV:
                 resolution.access.setdefault(uuid, []).append(claim)
-    resolution.add_admin_access(resolved.admin_access)
+    for claim in resolved.admin_access:
+        for found in claim.devices:
+            resolution.access.setdefault(found.uuid, []).append(claim)
     for uuid, device_candidates in candidates.items():
         ineffective = resolution.ineffective.get(uuid, [])
         is_unchanged = (
@@ -194,27 +180,21 @@ def resolve(
             if is_unchanged
             else arbitrate(device_candidates, ineffective)
         )
-    ambiguous = resolved.ambiguous
     allocated_whole = {
         uuid
         for uuid, device_candidates in candidates.items()
         if any(candidate.allocated_whole for candidate in device_candidates)
     }
-    if ambiguous and plugin_managed | allocated_whole >= devices.gpus:
-        # No GPU is left for a scheduler, so that its annotation cannot mean any of them.
-        ambiguous = [
-            claim
-            for claim in ambiguous
-            if claim.evidence != Evidence.SCHEDULER_ANNOTATION or claim.claim.vouched
-        ]
-    if not all(_is_explained(claim, resolution.pods) for claim in ambiguous):
+    # If no GPU is left for a scheduler, its annotation cannot mean any of them.
+    none_left = plugin_managed | allocated_whole >= devices.gpus
+    if any(
+        not (none_left and claim.evidence == Evidence.SCHEDULER_ANNOTATION) or claim.claim.vouched
+        for claim in resolved.ambiguous
+        if not _is_explained(claim, resolution.pods)
+    ):
         resolution.has_unresolved_holder = True
         resolution.possibly_held = devices.gpus
     return resolution
-
-
-def _never_confirmed(_source: str) -> None:
-    """Return None: no source has a time of confirmation."""
 
 
 def _allocated_by_plugin(resolved_claims: Iterable[ResolvedClaim]) -> set[str]:

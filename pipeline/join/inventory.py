@@ -1,6 +1,6 @@
 """The devices of the node: which are present, and which were present before."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 
 from pipeline.join.mig_placement import MigPlacements
@@ -37,10 +37,10 @@ class Inventory:
         self._forget_replaced()
         return True
 
-    def remove(self, source: str) -> bool:
-        """Remove a source; return whether it had enumerated devices."""
+    def remove(self, source: str) -> None:
+        """Remove a source."""
         self._ever_seen.pop(source, None)
-        return self._present.pop(source, None) is not None
+        self._present.pop(source, None)
 
     def devices(self, ranking: list[str], down: Collection[str] = ()) -> list[tuple[Device, bool]]:
         """Return every known device and whether it is present, in device order.
@@ -71,8 +71,10 @@ class Inventory:
         for source in reversed(ranking):
             for device in () if source in down else self._present.get(source, {}).values():
                 uuid = placements.canonical_uuid(device.uuid)
-                if device.mig is not None and device.mig.profile:
-                    merged[uuid] = (_with_profile(merged[uuid][0], device.mig.profile), True)
+                known_mig = merged[uuid][0].mig
+                if device.mig is not None and device.mig.profile and known_mig is not None:
+                    mig = replace(known_mig, profile=device.mig.profile)
+                    merged[uuid] = (replace(merged[uuid][0], mig=mig), True)
         return sorted(merged.values(), key=lambda entry: entry[0].order)
 
     def _forget_replaced(self) -> None:
@@ -97,13 +99,6 @@ def _slot(device: Device) -> str:
     return device.pci_bus_id.lower()
 
 
-def _with_profile(device: Device, profile: str) -> Device:
-    mig = device.mig
-    if mig is None or mig.profile == profile:
-        return device
-    return replace(device, mig=replace(mig, profile=profile))
-
-
 def _merge(device: Device, other: Device) -> Device:
     """Return a device, with the properties that only the other description has added."""
     mig = device.mig
@@ -126,10 +121,3 @@ def _merge(device: Device, other: Device) -> Device:
         mig=mig,
         facts=tuple(sorted({**dict(other.facts), **dict(device.facts)}.items())),
     )
-
-
-def numbered_schemes(devices: Iterable[Device]) -> frozenset[str]:
-    """Return the schemes, `minor` and `index`, in which every GPU has a number."""
-    gpus = [device for device in devices if device.mig is None]
-    every = {"minor": [gpu.minor for gpu in gpus], "index": [gpu.index for gpu in gpus]}
-    return frozenset(scheme for scheme, numbers in every.items() if None not in numbers)

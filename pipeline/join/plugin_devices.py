@@ -9,15 +9,13 @@ offers it by a placeholder, or is removed.
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
+from pipeline.base.bounded_dict import set_last
 from pipeline.join.device_index import DeviceIndex
 from pipeline.join.trust_rules import COUNT_ONLY_RESOURCES
 from pipeline.model import DeviceAliasesReplaced, RawDeviceId, ResourcesAdvertised
 from pipeline.model.plugin_ids import without_replica
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 _MAX_DEVICES: Final = 20_000
 """How many devices of one source are remembered: those that were reported last."""
@@ -48,9 +46,8 @@ class PluginManagedDevices:
             count_only = offer.resource in COUNT_ONLY_RESOURCES
             for raw in offer.devices:
                 # One replica of a device is enough.
-                _insert_bounded(
-                    ids, without_replica(raw.text), _ReportedId(raw, self._sequence, count_only)
-                )
+                reported = _ReportedId(raw, self._sequence, count_only)
+                set_last(ids, without_replica(raw.text), reported, _MAX_DEVICES)
         self._cached = None
 
     def update_aliases(self, source: str, event: DeviceAliasesReplaced) -> None:
@@ -58,7 +55,7 @@ class PluginManagedDevices:
         targets = self._published.setdefault(source, {})
         for raw, target in event.aliases:
             if raw.scheme == "dra":
-                _insert_bounded(targets, target, None)
+                set_last(targets, target, None, _MAX_DEVICES)
         self._cached = None
 
     def remove(self, source: str) -> None:
@@ -91,11 +88,3 @@ def _offered_by_real_id(ids: Iterable[_ReportedId], index: DeviceIndex) -> set[s
             real = not (reported.count_only or found.is_placeholder)
             last[found.uuid] = max((reported.sequence, real), last.get(found.uuid, (0, False)))
     return {uuid for uuid, (_, real) in last.items() if real}
-
-
-def _insert_bounded(table: dict[K, V], key: K, value: V) -> None:
-    """Put a value at the end, and remove the oldest one if there are too many."""
-    table.pop(key, None)
-    table[key] = value
-    if len(table) > _MAX_DEVICES:
-        del table[next(iter(table))]

@@ -1,7 +1,7 @@
 """Pods by source, and the pod that a source's claim means."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pipeline.join.source_pods import PodIdentifier, SourcePods, identifier_of, identifiers_of
 from pipeline.model import Claim, Evidence, Instant, PartialRef, Pod, PodsReplaced
@@ -32,7 +32,8 @@ class PodChange(NamedTuple):
     changed_pod: Pod | None = None
 
 
-_NO_CHANGE = PodChange(affects_claims=False)
+_NO_CHANGE: Final = PodChange(affects_claims=False)
+_NO_PODS: Final = SourcePods()
 
 
 class PodTable:
@@ -67,8 +68,8 @@ class PodTable:
 
     def upsert(self, source: str, pod: Pod, at: Instant) -> PodChange:
         """Add or change a pod of a source."""
-        source_pods = self._by_source.get(source)
-        if source_pods is None or not source_pods.listed:
+        source_pods = self._by_source.get(source, _NO_PODS)
+        if not source_pods.listed:
             return _NO_CHANGE
         before = source_pods.pods.get(pod.info.uid)
         if before == pod:
@@ -82,9 +83,9 @@ class PodTable:
 
     def delete(self, source: str, uid: str, at: Instant) -> PodChange:
         """Delete a pod of a source."""
-        source_pods = self._by_source.get(source)
-        pod = None if source_pods is None else source_pods.pods.get(uid)
-        if source_pods is None or pod is None:
+        source_pods = self._by_source.get(source, _NO_PODS)
+        pod = source_pods.pods.get(uid)
+        if pod is None:
             return _NO_CHANGE
         node_pod = source_pods.with_node_uid(uid) or pod
         source_pods.delete(uid, at)
@@ -100,8 +101,8 @@ class PodTable:
 
     def expire(self, source: str, silent_ns: int, at: Instant) -> bool:
         """Remove the pods of a source if it was silent for too long; return whether it was."""
-        source_pods = self._by_source.get(source)
-        if source_pods is None or not source_pods.listed or silent_ns <= source_pods.good_for_ns:
+        source_pods = self._by_source.get(source, _NO_PODS)
+        if not source_pods.listed or silent_ns <= source_pods.good_for_ns:
             return False
         source_pods.expire(at)
         self._subjects.clear()
@@ -109,10 +110,8 @@ class PodTable:
 
     def claims(self, source: str) -> Iterator[Claim]:
         """Yield the claims in the annotations of a source's pods."""
-        source_pods = self._by_source.get(source)
-        if source_pods is not None:
-            for pod in source_pods.pods.values():
-                yield from pod.claims
+        for pod in self._by_source.get(source, _NO_PODS).pods.values():
+            yield from pod.claims
 
     def find(self, name: PodIdentifier) -> Pod | None:
         """Return the pod with a name or uid, from the first source that knows it."""
@@ -129,8 +128,7 @@ class PodTable:
 
     def with_node_uid(self, source: str, pod: Pod) -> Pod:
         """Return a reported pod under the uid by which the node knows it."""
-        source_pods = self._by_source.get(source)
-        return (source_pods.with_node_uid(pod.info.uid) if source_pods is not None else None) or pod
+        return self._by_source.get(source, _NO_PODS).with_node_uid(pod.info.uid) or pod
 
     def is_alive(self, uid: str) -> bool | None:
         """Whether a pod exists and has not ended; None where no source lists pods now."""
@@ -234,11 +232,8 @@ class PodTable:
             self._subjects[info.uid] = (pod, subjects)
         subject = subjects.get(ref.container)
         if subject is None:
-            container = ref.container
-            if not container:
-                main_containers = [c.name for c in pod.containers if c.kind in {"app", "sidecar"}]
-                # With several containers it is unknown which one is meant.
-                container = main_containers[0] if len(main_containers) == 1 else ""
+            # With several containers it is unknown which one is meant.
+            container = ref.container or pod.main_container
             subject = PartialRef(info.namespace, info.name, container, info.uid)
             subjects[ref.container] = subject
         return subject

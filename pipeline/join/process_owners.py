@@ -5,15 +5,13 @@ container comes after its end.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias
 
+from pipeline.base.bounded_dict import set_last
 from pipeline.join.container_table import ContainerTable
 from pipeline.join.pod_table import PodTable
 from pipeline.model import Attribution, PartialRef, Pod, PodInfo, RunningContainer
 from pipeline.usage import ContainerName
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 _PodHolders: TypeAlias = dict[PartialRef, PodInfo | None]
 """Containers of a pod that hold devices, with what is known of the pod."""
@@ -58,22 +56,23 @@ class ProcessOwners:
     def update_containers(self, containers: Iterable[RunningContainer]) -> None:
         """Remember the names of containers."""
         for one in containers:
-            _insert_bounded(self._past_containers, one.subject.container_id, one.subject)
+            self._remember(one.subject)
         self._cache.clear()
 
     def update_pods(self, pods: Iterable[Pod]) -> None:
         """Remember pods and the names of their containers, by the uid that the node knows."""
         for pod in pods:
             info = pod.info
-            _insert_bounded(self._past_pods, info.uid, pod)
+            set_last(self._past_pods, info.uid, pod, MAX_REMEMBERED)
             for one in pod.containers:
                 if one.container_id:
-                    _insert_bounded(
-                        self._past_containers,
-                        one.container_id,
-                        PartialRef(info.namespace, info.name, one.name, info.uid, one.container_id),
+                    self._remember(
+                        PartialRef(info.namespace, info.name, one.name, info.uid, one.container_id)
                     )
         self._cache.clear()
+
+    def _remember(self, subject: PartialRef) -> None:
+        set_last(self._past_containers, subject.container_id, subject, MAX_REMEMBERED)
 
     def update_holders(self, attributions: Mapping[str, Attribution]) -> None:
         """Record the containers that hold devices, after any report has changed."""
@@ -85,7 +84,7 @@ class ProcessOwners:
                     of_pod = self._holders.setdefault(holder.subject.uid, {})
                     of_pod[holder.subject] = holder.pod
         for uid, held in self._holders.items():
-            _insert_bounded(self._past_holders, uid, held)
+            set_last(self._past_holders, uid, held, MAX_REMEMBERED)
 
     def find(self, ref: PartialRef) -> ProcessOwner:
         """Return the container with a pod uid and a container id.
@@ -113,7 +112,7 @@ class ProcessOwners:
             name = (
                 _container_name(pod, ref, subject)
                 or self._only_holder(info.uid, ref)
-                or _main_container(pod)
+                or pod.main_container
             )
             return ProcessOwner((info.namespace, info.name, name, info.uid), info)
         if subject is not None:
@@ -144,17 +143,3 @@ def _container_name(pod: Pod, ref: PartialRef, subject: PartialRef | None) -> st
             if one.container_id == ref.container_id:
                 return one.name
     return subject.container if subject is not None else ""
-
-
-def _main_container(pod: Pod) -> str:
-    """Return the only container of a pod that is not an init container, if there is only one."""
-    names = [one.name for one in pod.containers if one.kind in {"app", "sidecar"}]
-    return names[0] if len(names) == 1 else ""
-
-
-def _insert_bounded(table: dict[K, V], key: K, value: V) -> None:
-    """Put a value at the end, and remove the oldest one if there are too many."""
-    table.pop(key, None)
-    table[key] = value
-    if len(table) > MAX_REMEMBERED:
-        del table[next(iter(table))]

@@ -140,14 +140,11 @@ class ReadingTable:
         self._scan_at_ns = min(ends, default=_NEVER)
         return bool(stale or stale_lists)
 
-    def remove(self, source: str) -> bool:
-        """Remove all readings of a source; return whether there were any."""
-        keys = {key for key in self._latest if key.source == source}
-        lists = [at for at in self._processes if at[0] == source]
-        for at in lists:
+    def remove(self, source: str) -> None:
+        """Remove all readings of a source."""
+        for at in [at for at in self._processes if at[0] == source]:
             del self._processes[at]
-        self._drop(keys)
-        return bool(keys or lists)
+        self._drop([key for key in self._latest if key.source == source])
 
     def drop_moved_instances(self, before: MigPlacements, after: MigPlacements) -> None:
         """Remove readings of placements that now belong to another MIG instance, or to none.

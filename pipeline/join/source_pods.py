@@ -4,6 +4,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from pipeline.base.bounded_dict import set_last
 from pipeline.model import NS, Instant, PartialRef, Pod
 
 PodIdentifier: TypeAlias = str | tuple[str, str]
@@ -111,11 +112,8 @@ class SourcePods:
         return owner is None or owner == namespaced_name(pod)
 
     def _remember_static_pod(self, node_pod: Pod) -> None:
-        uid = node_pod.info.uid
-        self._static_pods.pop(uid, None)
-        self._static_pods[uid] = namespaced_name(node_pod)
-        if len(self._static_pods) > _MAX_STATIC_PODS:
-            del self._static_pods[next(iter(self._static_pods))]
+        name = namespaced_name(node_pod)
+        set_last(self._static_pods, node_pod.info.uid, name, _MAX_STATIC_PODS)
 
     def _remove_identifiers(self, uid: str) -> None:
         node_pod = self._with_node_uid.pop(uid, None)

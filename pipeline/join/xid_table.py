@@ -13,7 +13,6 @@ from pipeline.model import (
     Attribution,
     Instant,
     PartialRef,
-    PodInfo,
     XidError,
     XidReport,
     XidVictim,
@@ -211,18 +210,15 @@ class XidTable:
         for position in positions:
             found[position] = replace(found[position], caused=True)
         if not positions:
-            found.append(_causing_container(container, pod, device))
+            # Only the kernel log shows that this container uses the device.
+            subject = PartialRef(*container)
+            found.append(XidVictim(subject, pod, device, holds=False, uses=True, caused=True))
         return found
 
     def _count(self, error: XidError, victims: Iterable[XidVictim]) -> None:
         for one in victims:
             name = _name(one.subject)
             self._accounts.count_xid(one.device, name, error.code, error.at.mono_ns)
-
-
-def _causing_container(container: ContainerName, pod: PodInfo | None, device: str) -> XidVictim:
-    """Return a container that is known to use a device only from the kernel log."""
-    return XidVictim(PartialRef(*container), pod, device, holds=False, uses=True, caused=True)
 
 
 def _name(subject: PartialRef) -> ContainerName:

@@ -109,3 +109,9 @@ class Pod:
     requests: tuple[str, ...] | None = None
     reserves: tuple[str, ...] = ()
     resource_claims: tuple[ResourceClaim, ...] = ()
+
+    @property
+    def main_container(self) -> str:
+        """Name of the only app or sidecar container; empty if there are several or none."""
+        names = [one.name for one in self.containers if one.kind in {"app", "sidecar"}]
+        return names[0] if len(names) == 1 else ""

@@ -6,9 +6,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.join.device_index import DeviceIndex
-from pipeline.join.holder_resolution import resolve
+from pipeline.join.holder_resolution import Resolution, resolve
+from pipeline.join.pod_identity import PodIdentities, ResolutionTime
 from pipeline.join.pod_table import IdentifiedContainer
-from pipeline.model import Claim, ClaimsReplaced, Evidence
+from pipeline.model import Claim, ClaimsReplaced, Evidence, Instant
 from tests.pipeline.join.cluster import GPUS
 from tests.pipeline.join.reference_holders import expected
 from tests.pipeline.join.worlds import (
@@ -23,9 +24,10 @@ from tests.pipeline.join.worlds import (
     merged,
     shown,
 )
+from tests.support.examples import examples
 
 SEEDS = st.integers(0, 1 << 30)
-EXAMPLES = settings(max_examples=300, deadline=None)
+EXAMPLES = settings(max_examples=examples(300), deadline=None)
 
 
 @given(WORLDS, SEEDS, SEEDS)
@@ -146,8 +148,22 @@ def test_the_previous_resolution_does_not_change_the_result(  # type: ignore[no-
 
     author = Author(seed, 4)
     claims = {source: author.claims(source) for source in CLAIMING}
-    before = resolve(claims, DeviceIndex(devices), identify)
+
+    def never(_source: str) -> None:
+        """Return None: no source has a time of confirmation."""
+
+    def resolved(index: DeviceIndex, previous: Resolution | None = None) -> Resolution:
+        return resolve(
+            claims,
+            index,
+            identify,
+            pod_identities=PodIdentities(),
+            moment=ResolutionTime(Instant(0, 0), never, never, claims.keys()),
+            previous=previous,
+        )
+
+    before = resolved(DeviceIndex(devices))
     for source in author.some(CLAIMING):
         claims[source] = author.claims(source)
     index = DeviceIndex(others)
-    assert resolve(claims, index, identify, previous=before) == resolve(claims, index, identify)
+    assert resolved(index, before) == resolved(index)
