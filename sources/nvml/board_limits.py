@@ -1,79 +1,51 @@
-"""Limits and state of a board: power limit, temperature limits, fans, licence."""
+"""Limits and state of a board: temperature limits, fans, licence."""
 
 import ctypes
 from typing import Final
 
-from pipeline.model import Instant, Reading
+from pipeline.model import Instant
 from sources.nvml import codes, library
-from sources.nvml.library import Handle, Library
-from sources.nvml.readers import NONE32, GpuReadings, Reader, number
+from sources.nvml.targets import NONE32, GpuReadings, Reader, Target
 
 THRESHOLDS: Final = {"temperature_shutdown_celsius": 0, "temperature_slowdown_celsius": 1}
 """NVML's number of each threshold."""
 
-_MILLIWATTS: Final = 100_000_000
 _CELSIUS: Final = 250
 _FAN: Final = 250  # percent; a fan may exceed its rated speed
 
 
-def threshold(
-    nvml: Library, handle: Handle, which: int, target: tuple[str, str, int]
-) -> Reader | None:
+def threshold(target: Target, field: str) -> Reader:
     """Create a reader of a temperature limit; calls once, since it takes 2 ms and is constant."""
-    box = ctypes.c_uint()
-    call = nvml.bind(
-        "nvmlDeviceGetTemperatureThreshold", handle, ctypes.c_int(which), ctypes.byref(box)
-    )
-    if call is None:
-        return None
-    bound = call
-    uuid, field, valid_ns = target
-    cached: int | None = None
+    box, which = ctypes.c_uint(), ctypes.c_int(THRESHOLDS[field])
+    call = target.bind("nvmlDeviceGetTemperatureThreshold", which, ctypes.byref(box))
+    output = target.output(field, _CELSIUS)
+    is_known = False
 
     def read(result: GpuReadings, at: Instant) -> int:
-        nonlocal cached
-        code = codes.NOT_CALLED
-        if cached is None:
-            code = bound()
-            if code or box.value == NONE32:
-                return code
-            if box.value > _CELSIUS:
-                return codes.OUT_OF_RANGE
-            cached = box.value
-        result.append(Reading(uuid, field, (), cached, None, at, valid_ns))
+        nonlocal is_known
+        code = codes.NOT_CALLED if is_known else call()
+        if code in (codes.OK, codes.NOT_CALLED):
+            code = output.add(result, at, box.value) or code
+            is_known = box.value <= _CELSIUS
         return code
 
     return read
 
 
-def power_limit_fallback(
-    nvml: Library, handle: Handle, target: tuple[str, str, int]
-) -> Reader | None:
-    """Create a reader of the configured power limit, for drivers that lack its field value."""
-    box = ctypes.c_uint()
-    call = nvml.bind("nvmlDeviceGetPowerManagementLimit", handle, ctypes.byref(box))
-    if call is None:
-        return None
-    return number(call, box, target, max_value=_MILLIWATTS, unknown=NONE32, divisor=1000)
-
-
-def fans(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Reader | None:
-    """Create a reader of the speed of the fastest fan; None for a board without fans."""
-    code, count = nvml.number("nvmlDeviceGetNumFans", handle)
+def fans(target: Target, field: str) -> Reader:
+    """Create a reader of the speed of the fastest fan."""
+    code, count = target.nvml.number("nvmlDeviceGetNumFans", target.handle)
     codes.check(code)
     box = ctypes.c_uint()
     calls = [
-        nvml.bind("nvmlDeviceGetFanSpeed_v2", handle, ctypes.c_uint(fan), ctypes.byref(box))
-        for fan in range(count if code == 0 else 0)
+        target.bind("nvmlDeviceGetFanSpeed_v2", ctypes.c_uint(fan), ctypes.byref(box))
+        for fan in range(count if code == codes.OK else 0)
     ]
-    bound = [call for call in calls if call is not None]
-    if not bound:
-        return None
-    uuid, field, valid_ns = target
+    output = target.output(field, _FAN)
 
     def read(result: GpuReadings, at: Instant) -> int:
-        fastest, missing, failed = -1, codes.OK, codes.OK
-        for call in bound:
+        fastest, missing, failed = -1, codes.OK if calls else codes.NOT_SUPPORTED, codes.OK
+        for call in calls:
             code = call()
             if code in codes.NO_READING:
                 missing = code
@@ -83,28 +55,26 @@ def fans(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Reader 
                 fastest = max(fastest, box.value)
             elif box.value != NONE32:
                 failed = codes.OUT_OF_RANGE
-        if fastest >= 0:
-            result.append(Reading(uuid, field, (), fastest, None, at, valid_ns))
-        return failed or (missing if fastest < 0 else codes.OK)
+        if fastest < 0:
+            return failed or missing
+        output.add(result, at, fastest)
+        return failed
 
     return read
 
 
-def licence(nvml: Library, handle: Handle, target: tuple[str, str, int]) -> Reader | None:
+def licence(target: Target, field: str) -> Reader:
     """Create a reader of the vGPU licence: 1 if active, also 0 if the GPU needs none."""
-    box = library.licence_box()
-    call = nvml.bind("nvmlDeviceGetGridLicensableFeatures_v4", handle, ctypes.byref(box))
-    if call is None:
-        return None
-    bound = call
-    uuid, field, valid_ns = target
+    box = library.Licence()
+    call = target.bind("nvmlDeviceGetGridLicensableFeatures_v4", ctypes.byref(box))
+    output = target.output(field, 1)
 
     def read(result: GpuReadings, at: Instant) -> int:
-        code = bound()
-        if code == 0:
+        code = call()
+        if code == codes.OK:
             features = box.gridLicensableFeatures[: box.licensableFeaturesCount]
             held = box.isGridLicenseSupported and any(f.featureState for f in features)
-            result.append(Reading(uuid, field, (), 1 if held else 0, None, at, valid_ns))
+            output.add(result, at, 1 if held else 0)
         return code
 
     return read

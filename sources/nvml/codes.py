@@ -34,7 +34,7 @@ UNSUPPORTED: Final = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND})
 NO_READING: Final = UNSUPPORTED | {INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND, NOT_CALLED}
 """There is no value, and the device has no fault."""
 
-ALIVE: Final = UNSUPPORTED | {OK, NO_PERMISSION, OUT_OF_RANGE}
+ALIVE: Final = frozenset({OK, NOT_SUPPORTED, NO_PERMISSION, OUT_OF_RANGE})
 """Codes that only a working driver returns."""
 
 LOST: Final = frozenset({GPU_IS_LOST, RESET_REQUIRED})

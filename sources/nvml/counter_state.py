@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from pipeline.model import Device
 from sources.nvml.device_filter import DeviceFilter
-from sources.nvml.pcie_counters import PcieTotals
 from sources.nvml.sliding_counts import ClockEvents
 from sources.nvml.xid_counts import XidCounts, XidLogThrottle
 
@@ -23,7 +22,7 @@ class DeviceHistory:
             since then.
         xids: the XID errors.
         clock_events: in how many samples each clock event was active.
-        pcie_totals: the totals of bytes over PCIe.
+        pcie_totals: the bytes over PCIe so far, by uuid and rate.
         hidden: uuids of GPUs that the option `devices` excludes: not even `gpu_up` is reported.
         xid_log: which XID errors were logged.
     """
@@ -37,7 +36,7 @@ class DeviceHistory:
         self.present_once: DeviceFilter | None = None
         self.xids = XidCounts()
         self.clock_events = ClockEvents(0)
-        self.pcie_totals = PcieTotals()
+        self.pcie_totals: dict[str, dict[str, float]] = {}
         self.hidden: set[str] = set()
         self.xid_log = XidLogThrottle()
         self._logged: set[tuple[str, str]] = set()
@@ -72,7 +71,7 @@ class DeviceHistory:
         self.down.discard(uuid)
         self.xids.forget(uuid)
         self.clock_events.forget(uuid)
-        self.pcie_totals.forget(uuid)
+        self.pcie_totals.pop(uuid, None)
         self.xid_log.forget(uuid)
 
     def counting_clock_events(self, length_ns: int) -> ClockEvents:

@@ -6,12 +6,9 @@ from typing import Final
 from pipeline.model import Instant, Reading
 from pipeline.usage.monotonic_counter import PlausibleCounter, energy_rate
 from sources.nvml import codes
-from sources.nvml.library import Handle, Library
-from sources.nvml.readers import NONE64, GpuReadings
+from sources.nvml.targets import COUNT, MILLIWATTS, NONE64, GpuReadings, Target
 
 FIELD: Final = "energy_millijoules"
-_MAX_MJ: Final = 1 << 62
-_MAX_LIMIT_MW: Final = 100_000_000
 
 
 class Energy:
@@ -23,29 +20,27 @@ class Energy:
     decrease it.
 
     Args:
-        nvml: the library.
-        handle: of the GPU.
-        uuid: of the GPU.
+        target: the GPU.
     """
 
-    def __init__(self, nvml: Library, handle: Handle, uuid: str) -> None:
-        self._uuid = uuid
+    def __init__(self, target: Target) -> None:
+        self._uuid = target.uuid
         self._box, self._limit_box = ctypes.c_ulonglong(), ctypes.c_uint()
         name = "nvmlDeviceGetTotalEnergyConsumption"
-        self._call = nvml.bind(name, handle, ctypes.byref(self._box))
+        self._call = target.bind(name, ctypes.byref(self._box))
         name = "nvmlDeviceGetEnforcedPowerLimit"
-        self._call_limit = nvml.bind(name, handle, ctypes.byref(self._limit_box))
+        self._call_limit = target.bind(name, ctypes.byref(self._limit_box))
         self._limit_mw: int | None = None
         self._growth = PlausibleCounter()
         self._total = 0
 
     def read(self, result: GpuReadings, at: Instant) -> int:
         """Read the counter and append the total. A `Reader`."""
-        code = codes.FUNCTION_NOT_FOUND if self._call is None else self._call()
+        code = self._call()
         value = self._box.value
         if code or value == NONE64:
             return code
-        if value > _MAX_MJ:
+        if value > COUNT:
             return codes.OUT_OF_RANGE
         rate = energy_rate(self._limit_mw)
         if self._limit_mw is None or not self._growth.is_plausible(value, at.mono_ns, rate):
@@ -63,7 +58,5 @@ class Energy:
         self._growth.reset()
 
     def _read_limit(self) -> None:
-        if self._call_limit is not None and self._call_limit() == codes.OK:
-            found = self._limit_box.value
-            if 0 < found <= _MAX_LIMIT_MW:
-                self._limit_mw = found
+        if self._call_limit() == codes.OK and 0 < self._limit_box.value <= MILLIWATTS:
+            self._limit_mw = self._limit_box.value

@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pipeline.model import Instant, Reading
+from pipeline.model import Instant
 from sources.nvml import codes, library
-from sources.nvml.library import Handle, Library
-from sources.nvml.readers import NONE32, NONE64, GpuReadings, Reader
+from sources.nvml.targets import COUNT, MILLIWATTS, GpuReadings, Reader, Target
 
 OnValue: TypeAlias = Callable[[GpuReadings, Instant, int | float], int]
 """Converts a value to readings; returns NVML's code, or `OUT_OF_RANGE`."""
@@ -49,68 +48,38 @@ class FieldValueSpec:
     divisor: int = 1
 
 
-_MILLIWATTS: Final = 100_000_000
-_COUNT: Final = 1 << 62
-
 # The limits are far above the values of any GPU.
 FAST: Final[dict[str, FieldValueSpec]] = {
     "memory_temperature_celsius": FieldValueSpec(82, 200),
-    "power_instant_watts": FieldValueSpec(186, _MILLIWATTS, 1000),
+    "power_instant_watts": FieldValueSpec(186, MILLIWATTS, 1000),
 }
 SLOW: Final[dict[str, FieldValueSpec]] = {
-    "power_limit_min_watts": FieldValueSpec(187, _MILLIWATTS, 1000),
-    "power_limit_max_watts": FieldValueSpec(188, _MILLIWATTS, 1000),
-    "power_limit_default_watts": FieldValueSpec(189, _MILLIWATTS, 1000),
-    "power_limit_watts": FieldValueSpec(192, _MILLIWATTS, 1000),
+    "power_limit_min_watts": FieldValueSpec(187, MILLIWATTS, 1000),
+    "power_limit_max_watts": FieldValueSpec(188, MILLIWATTS, 1000),
+    "power_limit_default_watts": FieldValueSpec(189, MILLIWATTS, 1000),
+    "power_limit_watts": FieldValueSpec(192, MILLIWATTS, 1000),
     "retired_pages_single_bit": FieldValueSpec(29, 1 << 20),
     "retired_pages_double_bit": FieldValueSpec(30, 1 << 20),
     "retired_pages_pending": FieldValueSpec(31, 1),
-    "violation_power_nanoseconds": FieldValueSpec(74, _COUNT),
-    "violation_thermal_nanoseconds": FieldValueSpec(75, _COUNT),
-    "violation_sync_boost_nanoseconds": FieldValueSpec(76, _COUNT),
-    "violation_board_limit_nanoseconds": FieldValueSpec(77, _COUNT),
-    "violation_low_utilization_nanoseconds": FieldValueSpec(78, _COUNT),
-    "violation_reliability_nanoseconds": FieldValueSpec(79, _COUNT),
+    "violation_power_nanoseconds": FieldValueSpec(74, COUNT),
+    "violation_thermal_nanoseconds": FieldValueSpec(75, COUNT),
+    "violation_sync_boost_nanoseconds": FieldValueSpec(76, COUNT),
+    "violation_board_limit_nanoseconds": FieldValueSpec(77, COUNT),
+    "violation_low_utilization_nanoseconds": FieldValueSpec(78, COUNT),
+    "violation_reliability_nanoseconds": FieldValueSpec(79, COUNT),
     # The driver numbers the actions from 0 and adds new ones at the end.
     "recovery_action": FieldValueSpec(230, 255),
 }
 
 
-def number(spec: FieldValueSpec, target: tuple[str, str, int]) -> OnValue:
-    """Return a function that converts the value to one reading.
-
-    Args:
-        spec: the field value.
-        target: uuid, name of the field, and how long its readings are valid.
-    """
-    uuid, field, valid_ns = target
-    max_value, divisor = spec.max_value, spec.divisor
-
-    def on_value(result: GpuReadings, at: Instant, value: int | float) -> int:
-        if 0 <= value <= max_value:
-            if divisor != 1:
-                value /= divisor
-            result.append(Reading(uuid, field, (), value, None, at, valid_ns))
-        elif value not in (NONE32, NONE64):
-            return codes.OUT_OF_RANGE
-        return codes.OK
-
-    return on_value
-
-
-def batch(nvml: Library, handle: Handle, items: Sequence[FieldValueRequest]) -> Reader | None:
+def batch(target: Target, items: Sequence[FieldValueRequest]) -> Reader:
     """Create a reader of several field values; a failure of one does not affect the others."""
-    if not items:
-        return None
     values = library.field_values(*((item.number, item.scope) for item in items))
-    call = nvml.bind("nvmlDeviceGetFieldValues", handle, ctypes.c_int(len(items)), values)
-    if call is None:
-        return None
-    bound = call
+    call = target.bind("nvmlDeviceGetFieldValues", ctypes.c_int(len(items)), values)
     parts = list(zip(values, items, strict=True))
 
     def read(result: GpuReadings, at: Instant) -> int:
-        code = bound()
+        code = call()
         if code:
             return code
         has_some = False

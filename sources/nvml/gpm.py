@@ -16,8 +16,8 @@ from pipeline.fields import CATALOGUE
 from pipeline.model import NS, Instant, Reading
 from sources.nvml import codes, library
 from sources.nvml.gpm_buffers import Buffer
-from sources.nvml.library import Call, GpmMetric, Handle, Library
-from sources.nvml.readers import GpuReadings
+from sources.nvml.library import Call, Handle, Library, Struct
+from sources.nvml.targets import GpuReadings
 
 MIN_INTERVAL_NS: Final = NS // 10
 """The driver updates its counters ten times a second; results between closer samples are
@@ -67,7 +67,7 @@ class MetricQuery:
     def __init__(self, nvml: Library, names: tuple[str, ...]) -> None:
         self._box, metrics = library.gpm_metrics_box([METRICS[name].number for name in names])
         self._call = nvml.bind("nvmlGpmMetricsGet", ctypes.byref(self._box))
-        self._parts: list[tuple[GpmMetric, str, Metric]] = [
+        self._parts: list[tuple[Struct, str, Metric]] = [
             (metric, name, METRICS[name]) for metric, name in zip(metrics, names, strict=True)
         ]
 
@@ -82,8 +82,6 @@ class MetricQuery:
 
         A metric that fails does not affect the others. NOT_SUPPORTED: the device has none of them.
         """
-        if self._call is None:
-            return codes.FUNCTION_NOT_FOUND
         box = self._box
         box.sample1, box.sample2 = older.box, newer.box
         for metric, _, _ in self._parts:
@@ -228,10 +226,9 @@ class Profiling:
 
     def _supported(self) -> bool:
         """Query support. A driver that cannot report it returns a code for each sample instead."""
-        box = library.gpm_support_box()
-        code = self._nvml.call("nvmlGpmQueryDeviceSupport", self._handle, ctypes.byref(box))
+        code, is_supported = self._nvml.supports_gpm(self._handle)
         codes.check(code)
-        return bool(box.isSupportedDevice) if code == 0 else code not in codes.UNSUPPORTED
+        return is_supported if code == codes.OK else code not in codes.UNSUPPORTED
 
     def _existing(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Leave out engines that the GPU does not have: NVML reports them as idle."""
@@ -260,12 +257,13 @@ class Profiling:
     def _profiler(
         self, query: MetricQuery | None, uuid: str, call: str, *args: object
     ) -> Profiler | None:
-        function = self._nvml.function(call)
-        if query is None or function is None:
+        if query is None:
             return None
-        take_sample = function
-
-        def take(box: Any) -> Call:
-            return partial(take_sample, *args, box)
-
-        return Profiler(self._nvml, take, query, (uuid, self._valid_ns), self._now)
+        function = self._nvml.function(call)
+        return Profiler(
+            self._nvml,
+            lambda box: partial(function, *args, box),
+            query,
+            (uuid, self._valid_ns),
+            self._now,
+        )

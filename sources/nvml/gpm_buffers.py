@@ -1,6 +1,7 @@
 """The buffers of GPM samples, which NVML allocates and frees."""
 
 import contextlib
+import ctypes
 import itertools
 from collections import deque
 from collections.abc import Callable
@@ -35,16 +36,12 @@ class Buffers:
 
     Args:
         make: creates an empty box.
-        allocate: allocates a buffer into a box; returns NVML's code.
-        free: frees a buffer; returns NVML's code.
+        call: calls a function of NVML.
     """
 
-    def __init__(
-        self, make: Callable[[], Any], allocate: Callable[[Any], int], free: Callable[[Any], int]
-    ) -> None:
+    def __init__(self, make: Callable[[], Any], call: Callable[..., int]) -> None:
         self._make = make
-        self._allocate = allocate
-        self._free = free
+        self._call = call
         self._numbers = itertools.count()
         self._live: dict[int, Any] = {}
         self._dropped: deque[int] = deque()
@@ -53,7 +50,7 @@ class Buffers:
         """Allocate a buffer; None with a code other than 0."""
         self.tidy()
         box = self._make()
-        code = self._allocate(box)
+        code = self._call("nvmlGpmSampleAlloc", ctypes.byref(box))
         if code:
             return code, None
         # Not the address, since NVML may reuse it.
@@ -67,10 +64,10 @@ class Buffers:
             while self._dropped:
                 box = self._live.pop(self._dropped.popleft(), None)
                 if box is not None:
-                    self._free(box)
+                    self._call("nvmlGpmSampleFree", box)
 
     def clear(self) -> None:
         """Free all buffers. No buffer may be in use now or later."""
         while self._live:
             _, box = self._live.popitem()
-            self._free(box)
+            self._call("nvmlGpmSampleFree", box)

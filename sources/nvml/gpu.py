@@ -2,22 +2,20 @@
 
 import ctypes
 import math
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
 
 from pipeline.model import Device, Instant
 from sources.nvml import codes, pcie_counters, read_plan, sample_statistics
 from sources.nvml.gpm import MIN_VALIDITY_NS, Profiling
 from sources.nvml.library import Handle, Library
 from sources.nvml.mig_instances import MigInstances
-from sources.nvml.nvlink_peers import Peers
-from sources.nvml.read_plan import ReadingRequest
-from sources.nvml.readers import GpuReadings
-from sources.nvml.slow_readers import readers_of
+from sources.nvml.nvlink_counters import Peers
+from sources.nvml.targets import GpuReadings, ReadingRequest, Target
 
 _REVIVE_EVERY: Final = 10  # slow rounds
-
-T = TypeVar("T")
 
 
 class Gpu:
@@ -33,6 +31,7 @@ class Gpu:
         up: whether the GPU responded at the last visit.
         fault_code: NVML's code for which it is down; 0 while it is up.
         mig_mode: whether MIG mode is on; None if the driver failed to report it.
+        mig: the MIG instances, for a step of this GPU; None if MIG mode is off.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class Gpu:
         wanted: ReadingRequest,
         now: Callable[[], Instant],
         *,
-        peers: Peers = dict,
+        peers: Peers,
     ) -> None:
         self.device = device
         self.handle = handle
@@ -51,37 +50,24 @@ class Gpu:
         self.fault_code = codes.OK
         self.mig_mode: bool | None = False
         self._visited = False
-        self._nvml = nvml
-        self._wanted = wanted
         self._now = now
-        self._plan = read_plan.for_gpu(nvml, handle, device.uuid, wanted)
+        self._target = target = Target(nvml, handle, device.uuid, wanted)
         valid_ns = max(wanted.fast_valid_ns, MIN_VALIDITY_NS)
+        self._plan = plan = read_plan.for_gpu(target, peers)
         self._profiling = Profiling(nvml, handle, wanted.fields, valid_ns, now)
-        target = (device.uuid, wanted.fast_valid_ns)
-        self._plan.add(
-            self._profiling.gpu(device.uuid),
-            sample_statistics.rings(
-                nvml, handle, target, wanted.fields, window_ns=wanted.window_ns, now=now
-            ),
+        window = (device.uuid, wanted.fast_valid_ns)
+        rings = sample_statistics.rings(
+            nvml, handle, window, wanted.fields, window_ns=wanted.window_ns, now=now
         )
-        self._plan.add_slow(
-            readers_of(nvml, handle, device.uuid, wanted, peers),
-            pcie_counters.counters(
-                nvml,
-                handle,
-                (device.uuid, wanted.slow_valid_ns),
-                wanted.fields,
-                totals=wanted.pcie_totals,
-                now=now,
-            ),
-        )
-        self._probe = read_plan.probe(nvml, handle)
+        plan.add(plan.fast, *rings, self._profiling.gpu(device.uuid))
+        plan.add(plan.slow, pcie_counters.counters(target, now))
+        self._probe = read_plan.probe(target)
         self._slow_rounds = 0
-        self._mig: MigInstances | None = None
+        self.mig: MigInstances | None = None
         unread = GpuReadings(device.uuid, now())
         self._update_mig_mode(unread)
-        if self._mig is not None:
-            self._mig.enumerate(unread)
+        if self.mig is not None:
+            self.mig.enumerate(unread)
 
     @property
     def uuid(self) -> str:
@@ -96,23 +82,18 @@ class Gpu:
     @property
     def devices(self) -> tuple[Device, ...]:
         """The GPU and its MIG instances, in their order."""
-        mig = self._mig  # read once: the sampling thread may change it
+        mig = self.mig  # read once: the sampling thread may change it
         return (self.device,) if mig is None else (self.device, *mig.devices)
 
     @property
     def is_read(self) -> bool:
         """Whether the option `devices` includes the GPU itself."""
-        return self._wanted.choice.has_gpu(self.device.index)
-
-    @property
-    def mig(self) -> MigInstances | None:
-        """The MIG instances, for a step of this GPU; None if MIG mode is off."""
-        return self._mig
+        return self._target.wanted.choice.has_gpu(self.device.index)
 
     @property
     def numbers(self) -> dict[int, int]:
         """The numbers of the GPU instances by id, as the option `devices` uses them."""
-        mig = self._mig
+        mig = self.mig
         return {} if mig is None else mig.numbers
 
     @property
@@ -129,20 +110,18 @@ class Gpu:
             DriverGoneError: the driver is gone.
         """
         now_ns = self._now().mono_ns
-        self._visited = True
-        try:
+        with self.visit():
             for ring in self._plan.rings:
                 if ring.due_ns <= now_ns:
                     # The next round finds any other fault too.
                     codes.check_driver(ring.drain())
-        finally:
-            self._visited = False
 
-    def query(self, call: Callable[[], T]) -> T:
-        """Call the driver, and mark meanwhile that a thread is in it with this GPU."""
+    @contextmanager
+    def visit(self) -> Iterator[None]:
+        """Mark in this context that a thread is in the driver with this GPU."""
         self._visited = True
         try:
-            return call()
+            yield
         finally:
             self._visited = False
 
@@ -152,14 +131,8 @@ class Gpu:
         Raises:
             DriverGoneError: the driver is gone.
         """
-        result = GpuReadings(self.uuid, self._now())
-        self._visited, self.fault_code = True, codes.OK
-        try:
-            self._read(result, slow=slow)
-        except codes.DeviceLostError as lost:
-            self._mark_down(result, lost.code)
-        finally:
-            self._visited = False
+        self.fault_code = codes.OK
+        result = self._visit(partial(self._read, slow=slow))
         self.up = result.up
         return result
 
@@ -169,17 +142,20 @@ class Gpu:
         Raises:
             DriverGoneError: the driver is gone.
         """
+        return self._visit(self._read_forced)
+
+    def _visit(self, read: Callable[[GpuReadings], object]) -> GpuReadings:
         result = GpuReadings(self.uuid, self._now())
-        if not self.is_read:
-            return result
-        self._visited = True
-        try:
-            self._plan.run(self._plan.forced, result, result.at)
-        except codes.DeviceLostError as lost:
-            self._mark_down(result, lost.code)
-        finally:
-            self._visited = False
+        with self.visit():
+            try:
+                read(result)
+            except codes.DeviceLostError as lost:
+                self._mark_down(result, lost.code)
         return result
+
+    def _read_forced(self, result: GpuReadings) -> None:
+        if self.is_read:
+            self._plan.run(self._plan.forced, result, result.at)
 
     def _read(self, result: GpuReadings, *, slow: bool) -> None:
         plan = self._plan
@@ -192,7 +168,7 @@ class Gpu:
                 result.at = self._now()
         if revive:
             plan.revive()
-        mig, at = self._mig, result.at
+        mig, at = self.mig, result.at
         # Before the GPU itself, whose list of processes omits those of its instances.
         if mig is not None:
             mig.enumerate(result)
@@ -208,7 +184,7 @@ class Gpu:
             codes.check(code)
             if code not in codes.ALIVE:
                 self._mark_down(result, code)
-        if self._wanted.choice.flexible and mig is not None and mig.devices:
+        if self._target.wanted.choice.flexible and mig is not None and mig.devices:
             self._drop_readings_of_instances(result)
 
     def _drop_readings_of_instances(self, result: GpuReadings) -> None:
@@ -224,30 +200,27 @@ class Gpu:
         result.errors = [code] if code in codes.LOST else result.errors
         result.up, self.fault_code = False, code
         self._plan.reset()
-        if self._mig is not None:
-            self._mig.reset()
+        if self.mig is not None:
+            self.mig.reset()
 
     def _update_mig_mode(self, result: GpuReadings) -> None:
         """Read whether MIG mode is on. The call takes over 100 us; a change needs an idle GPU."""
         current, pending = ctypes.c_uint(), ctypes.c_uint()
-        code = self._nvml.call(
-            "nvmlDeviceGetMigMode", self.handle, ctypes.byref(current), ctypes.byref(pending)
-        )
+        target = self._target
+        code = target.bind("nvmlDeviceGetMigMode", ctypes.byref(current), ctypes.byref(pending))()
         if code in codes.NO_READING:
-            self._mig, self.mig_mode = None, False
+            self.mig, self.mig_mode = None, False
         elif code:
             self.mig_mode = None
             codes.check(code)
             result.errors.append(code)
         elif not current.value:
-            if self._mig is not None:
+            if self.mig is not None:
                 self._reset_after_mode_change()
-            self._mig, self.mig_mode = None, False
-        elif self._mig is None:
+            self.mig, self.mig_mode = None, False
+        elif self.mig is None:
             self.mig_mode = True
-            self._mig = MigInstances(
-                self._nvml, self.handle, self.device, self._wanted, self._profiling
-            )
+            self.mig = MigInstances(target, self.device, self._profiling)
             self._reset_after_mode_change()
 
     def _reset_after_mode_change(self) -> None:

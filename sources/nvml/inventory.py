@@ -1,6 +1,6 @@
 """The inventory: which GPUs the driver enumerates, and their MIG instances."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
@@ -8,8 +8,8 @@ from typing import Final, TypeAlias, TypeVar
 from pipeline.model import Device, Instant
 from sources.nvml import board_facts, codes
 from sources.nvml.gpu import Gpu
-from sources.nvml.library import Library, same
-from sources.nvml.read_plan import ReadingRequest
+from sources.nvml.library import Handle, Library, same
+from sources.nvml.targets import ReadingRequest
 from sources.nvml.worker_pool import NO_TARGET, Job, Step
 
 INIT: Final = "nvmlInit"
@@ -228,11 +228,18 @@ class Inventory:
         facts = tuple(sorted((*self._driver, *board_facts.of_board(nvml, handle))))
         device = Device(uuid, index, minor, bus_id, model, driver, None, facts)
         try:
-            return Gpu(nvml, handle, device, self._wanted, self._now, peers=lambda: self.gpus)
+            peers = partial(self._peers, uuid)
+            return Gpu(nvml, handle, device, self._wanted, self._now, peers=peers)
         except codes.DeviceLostError as lost:
             self.errors.append((uuid, lost.code))
             self._unopened[index] = lost.code
             return device
+
+    def _peers(self, uuid: str) -> Iterator[tuple[int, Handle]]:
+        """Yield index and handle of the other GPUs that are idle when it comes to them."""
+        for index, gpu in self.gpus.items():
+            if gpu.uuid != uuid and gpu.is_idle:
+                yield index, gpu.handle
 
 
 def _value_or(answer: tuple[int, T], missing: M) -> T | M:

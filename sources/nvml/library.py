@@ -5,10 +5,11 @@ bypass its wrappers, which allocate and convert at each call: they call the C fu
 arguments that are bound once. Such a call returns NVML's code and writes its value into a box.
 """
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import pynvml
 
@@ -22,81 +23,18 @@ Call: TypeAlias = Callable[[], int]
 Handle: TypeAlias = Any
 """A device handle: a ctypes pointer."""
 
+Struct: TypeAlias = Any
+"""A struct of NVML, with NVML's names of its members; pynvml has no types."""
+
 SONAME: Final = "libnvidia-ml.so.1"
 _REPEATED: Final = frozenset({codes.UNINITIALIZED, codes.LIB_RM_VERSION_MISMATCH, codes.UNKNOWN})
 _TEXT_SIZE: Final = 96  # the largest of NVML's text buffers
-
-
-class Memory(Protocol):
-    """`nvmlMemory_t`; version 2 also has `reserved`."""
-
-    total: int
-    free: int
-    used: int
-    reserved: int
-
-
-class Utilization(Protocol):
-    """`nvmlUtilization_t`, in percent."""
-
-    gpu: int
-    memory: int
-
-
-class Attributes(Protocol):
-    """The members of `nvmlDeviceAttributes_t` that are used."""
-
-    gpuInstanceSliceCount: int  # noqa: N815 -- NVML's spelling
-    computeInstanceSliceCount: int  # noqa: N815
-    memorySizeMB: int  # noqa: N815
-
-
-class FieldValue(Protocol):
-    """`nvmlFieldValue_t`."""
-
-    nvmlReturn: int  # noqa: N815
-    valueType: int  # noqa: N815
-    value: Any
-
-
-class ProcessInfo(Protocol):
-    """`nvmlProcessInfo_t`, versions 2 and 3."""
-
-    pid: int
-    usedGpuMemory: int  # noqa: N815
-
-
-class ProcessUtilization(Protocol):
-    """The members of `nvmlProcessUtilizationSample_t` that are used."""
-
-    pid: int
-    timeStamp: int  # noqa: N815 -- NVML's spelling
-    smUtil: int  # noqa: N815
-
-
-class EventData(Protocol):
-    """`nvmlEventData_t`."""
-
-    device: Handle
-    eventType: int  # noqa: N815
-    eventData: int  # noqa: N815
-    gpuInstanceId: int  # noqa: N815
-    computeInstanceId: int  # noqa: N815
-
-
-class GpmMetric(Protocol):
-    """`nvmlGpmMetric_t`."""
-
-    metricId: int  # noqa: N815
-    nvmlReturn: int  # noqa: N815
-    value: float
 
 
 ENGINES: Final = ("nvdec", "nvjpg", "nvofa")
 """Kinds of engines of which a GPU may have several, numbered from 0."""
 
 XID_EVENT: Final = int(pynvml.nvmlEventTypeXidCriticalError)
-MEMORY_V2: Final = int(pynvml.nvmlMemory_v2)
 
 # The index is nvmlValueType_t.
 _VALUE_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
@@ -107,13 +45,16 @@ def _plain(kind: Any) -> Any:
     return type(kind.__name__, (ctypes.Structure,), {"_fields_": kind._fields_})
 
 
+Device: Final[Any] = pynvml.c_nvmlDevice_t
+EventData: Final = _plain(pynvml.c_nvmlEventData_t)
+EventSet: Final[Any] = pynvml.c_nvmlEventSet_t
+Licence: Final[Any] = pynvml.c_nvmlGridLicensableFeatures_v4_t
+ProcessInfo: Final = _plain(pynvml.c_nvmlProcessInfo_v3_t)
+ProcessUtilization: Final = _plain(pynvml.c_nvmlProcessUtilizationSample_t)
+Utilization: Final = _plain(pynvml.c_nvmlUtilization_t)
 _MEMORY_V1: Final = _plain(pynvml.c_nvmlMemory_t)
 _MEMORY_V2: Final = _plain(pynvml.c_nvmlMemory_v2_t)
-_UTILIZATION: Final = _plain(pynvml.c_nvmlUtilization_t)
 _FIELD_VALUE: Final = _plain(pynvml.c_nvmlFieldValue_t)
-_PROCESS_INFO: Final = _plain(pynvml.c_nvmlProcessInfo_v3_t)
-_PROCESS_UTILIZATION: Final = _plain(pynvml.c_nvmlProcessUtilizationSample_t)
-_EVENT_DATA: Final = _plain(pynvml.c_nvmlEventData_t)
 _GPM_SUPPORT: Final = _plain(pynvml.c_nvmlGpmSupport_t)
 _GPM_METRIC: Final = _plain(pynvml.c_nvmlGpmMetric_t)
 
@@ -141,7 +82,7 @@ class Library:
     def __init__(self) -> None:
         self._open = False
         self._is_invalid = False
-        self.buffers = self._no_buffers()
+        self.buffers = Buffers(pynvml.c_nvmlGpmSample_t, self.call)
 
     def invalidate(self) -> None:
         """Note that the driver went away: the next `open` initialises NVML again."""
@@ -176,7 +117,7 @@ class Library:
                 raise codes.DriverGoneError(code, text) from error
             raise TransientError(text) from error
         self._open, self._is_invalid = True, False
-        self.buffers = self._no_buffers()
+        self.buffers = Buffers(pynvml.c_nvmlGpmSample_t, self.call)
 
     def close(self) -> None:
         """Free all buffers and shut NVML down, if it is initialised. No thread may be in NVML."""
@@ -189,33 +130,23 @@ class Library:
         # This fails if the driver went away; then there is nothing to close.
         self.call("nvmlShutdown")
 
-    def _no_buffers(self) -> Buffers:
-        def allocate(box: Any) -> int:
-            return self.call("nvmlGpmSampleAlloc", ctypes.byref(box))
+    def function(self, *names: str) -> Callable[..., int]:
+        """Return the first of these functions that the library has.
 
-        def free(box: Any) -> int:
-            return self.call("nvmlGpmSampleFree", box)
-
-        return Buffers(pynvml.c_nvmlGpmSample_t, allocate, free)
-
-    def function(self, *names: str) -> Callable[..., int] | None:
-        """Return the first of these functions that the library has; None if it has none."""
+        If it has none, return one that only returns `FUNCTION_NOT_FOUND`.
+        """
         for name in names:
-            try:
+            with contextlib.suppress(pynvml.NVMLError):
                 return cast("Callable[..., int]", pynvml._nvmlGetFunctionPointer(name))  # noqa: SLF001
-            except pynvml.NVMLError:
-                continue
-        return None
+        return _missing
 
-    def bind(self, names: str | Sequence[str], *args: object) -> Call | None:
+    def bind(self, names: str | Sequence[str], *args: object) -> Call:
         """Return a call of the first function that the library has, with bound arguments."""
-        function = self.function(*([names] if isinstance(names, str) else names))
-        return None if function is None else partial(function, *args)
+        return partial(self.function(*([names] if isinstance(names, str) else names)), *args)
 
     def call(self, names: str | Sequence[str], *args: object) -> int:
         """Call a function once and return NVML's code."""
-        call = self.bind(names, *args)
-        return codes.FUNCTION_NOT_FOUND if call is None else call()
+        return self.bind(names, *args)()
 
     def text(self, name: str, *args: object) -> tuple[int, str]:
         """Query a text; return NVML's code and the text."""
@@ -231,7 +162,7 @@ class Library:
 
     def handle_at(self, index: int) -> tuple[int, Handle]:
         """Query the handle of the GPU with this index; return NVML's code and the handle."""
-        handle = handle_box()
+        handle = Device()
         code = self.call(
             ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"),
             ctypes.c_uint(index),
@@ -283,6 +214,13 @@ class Library:
                     found[kind] = max(found[kind], count)
         return found if any(found.values()) else None
 
+    def supports_gpm(self, handle: Handle) -> tuple[int, bool]:
+        """Query whether a GPU supports GPU performance monitoring."""
+        box = _GPM_SUPPORT()
+        box.version = pynvml.NVML_GPM_SUPPORT_VERSION
+        code = self.call("nvmlGpmQueryDeviceSupport", handle, ctypes.byref(box))
+        return code, bool(box.isSupportedDevice)
+
     def first_slice(self, handle: Handle, gi: int) -> tuple[int, int]:
         """Query the first memory slice of a GPU instance; some drivers require privileges.
 
@@ -296,11 +234,15 @@ class Library:
         ) or self.call("nvmlGpuInstanceGetInfo", instance, ctypes.byref(info))
         return code, info.placement.start
 
-    def attributes(self, handle: Handle) -> tuple[int, Attributes]:
+    def attributes(self, handle: Handle) -> tuple[int, Struct]:
         """Query the size of a MIG instance."""
         attributes = pynvml.c_nvmlDeviceAttributes()
         code = self.call("nvmlDeviceGetAttributes_v2", handle, ctypes.byref(attributes))
         return code, attributes
+
+
+def _missing(*_: object) -> int:
+    return codes.FUNCTION_NOT_FOUND
 
 
 def text_buffer() -> "ctypes.Array[ctypes.c_char]":
@@ -311,11 +253,6 @@ def text_buffer() -> "ctypes.Array[ctypes.c_char]":
 def decoded(buffer: "ctypes.Array[ctypes.c_char]") -> str:
     """Return the text in a buffer."""
     return buffer.value.decode(errors="replace")
-
-
-def handle_box() -> Handle:
-    """Create an empty device handle."""
-    return pynvml.c_nvmlDevice_t()
 
 
 def address(handle: Handle) -> int:
@@ -329,72 +266,35 @@ def same(handle: Handle, other: Handle) -> bool:
 
 
 def memory_box(version: int) -> Any:
-    """Create a `Memory` of version 1 or 2."""
+    """Create an `nvmlMemory_t` of version 1 or 2."""
     if version == 1:
         return _MEMORY_V1()
     box = _MEMORY_V2()
-    box.version = MEMORY_V2
+    box.version = int(pynvml.nvmlMemory_v2)
     return box
 
 
-def utilization_box() -> Any:
-    """Create a `Utilization`."""
-    return _UTILIZATION()
-
-
 def field_values(*requested: tuple[int, int]) -> Any:
-    """Create an array of `FieldValue` for these field ids and scopes."""
+    """Create an array of `nvmlFieldValue_t` for these field ids and scopes."""
     values = (_FIELD_VALUE * len(requested))()
     for value, (number, scope) in zip(values, requested, strict=True):
         value.fieldId, value.scopeId = number, scope
     return values
 
 
-def field_number(value: FieldValue) -> int | float | None:
+def field_number(value: Struct) -> int | float | None:
     """Return the number in a field value; None if its type is unknown."""
     if value.valueType >= len(_VALUE_MEMBERS):
         return None
     return cast("int | float", getattr(value.value, _VALUE_MEMBERS[value.valueType]))
 
 
-def licence_box() -> Any:
-    """Create a licence struct: `isGridLicenseSupported` and `gridLicensableFeatures`."""
-    return pynvml.c_nvmlGridLicensableFeatures_v4_t()
-
-
-def process_array(size: int) -> Any:
-    """Create an array of `ProcessInfo`."""
-    return (_PROCESS_INFO * size)()
-
-
-def utilization_array(size: int) -> Any:
-    """Create an array of `ProcessUtilization`."""
-    return (_PROCESS_UTILIZATION * size)()
-
-
-def event_set_box() -> Any:
-    """Create an empty event set."""
-    return pynvml.c_nvmlEventSet_t()
-
-
-def event_box() -> Any:
-    """Create an `EventData`."""
-    return _EVENT_DATA()
-
-
-def gpm_support_box() -> Any:
-    """Create a struct that shows whether a GPU supports GPM: `isSupportedDevice`."""
-    box = _GPM_SUPPORT()
-    box.version = pynvml.NVML_GPM_SUPPORT_VERSION
-    return box
-
-
-def gpm_metrics_box(ids: Sequence[int]) -> tuple[Any, list[GpmMetric]]:
+def gpm_metrics_box(ids: Sequence[int]) -> tuple[Any, list[Struct]]:
     """Create a request for these metrics; the caller sets its `sample1` and `sample2`."""
     box = _GpmMetrics()
     box.version = pynvml.NVML_GPM_METRICS_GET_VERSION
     box.numMetrics = len(ids)
-    metrics: list[GpmMetric] = [box.metrics[place] for place in range(len(ids))]
+    metrics: list[Struct] = [box.metrics[place] for place in range(len(ids))]
     for metric, number in zip(metrics, ids, strict=True):
         metric.metricId = number
     return box, metrics

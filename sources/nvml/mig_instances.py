@@ -4,21 +4,20 @@ import ctypes
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pipeline.model import Device, Instant, MigPlace
 from sources.nvml import codes, library
-from sources.nvml import read_plan as plan
 from sources.nvml.device_filter import instance_numbers
 from sources.nvml.gpm import Profiling
-from sources.nvml.library import Handle, Library
-from sources.nvml.read_plan import Plan, ReadingRequest
-from sources.nvml.readers import GpuReadings
+from sources.nvml.library import Handle
+from sources.nvml.read_plan import Plan, shared
+from sources.nvml.targets import GpuReadings, Target
 
 _PROFILE: Final = re.compile(r"\bMIG (\S+)$")
 _PART: Final = re.compile(r"\d+c\.")  # prefix of the profile of a part of a GPU instance
-_EMPTY_SLOT: Final = frozenset({codes.NOT_FOUND, codes.INVALID_ARGUMENT, codes.NOT_SUPPORTED})
+_EMPTY_SLOT: Final = codes.UNSUPPORTED | {codes.NOT_FOUND, codes.INVALID_ARGUMENT}
 
 _Key = tuple[str, int, int]
 
@@ -63,19 +62,17 @@ class MigInstances:
 
     def __init__(
         self,
-        nvml: Library,
-        handle: Handle,
+        target: Target,
         parent: Device,
-        wanted: ReadingRequest,
         profiling: Profiling,
     ) -> None:
-        self._nvml = nvml
-        self._gpu = handle
+        self._target = target
+        self._nvml = nvml = target.nvml
+        self._gpu = target.handle
         self._parent = parent
-        self._wanted = wanted
+        self._has_instance = target.wanted.choice.has_instance
         self._profiling = profiling
         self._slots: list[_Slot | None] = []
-        self._handle = library.handle_box()
         self._text = library.text_buffer()
         self._gi, self._ci = ctypes.c_uint(), ctypes.c_uint()
         self.devices: tuple[Device, ...] = ()
@@ -138,14 +135,12 @@ class MigInstances:
         Raises:
             DriverGoneError: the driver is gone.
         """
-        has_instance = self._wanted.choice.has_instance
         per_gpu_instance = self._count_per_gpu_instance()
         for slot in self._slots:
             if slot is None:
                 continue
-            if slot.plan.profiler is not None:
-                slot.plan.profiler.set_shared(shared=self._is_shared(slot, per_gpu_instance))
-            if slot.handle is None or not has_instance(self.numbers[slot.key[1]]):
+            slot.plan.set_shared(shared=self._is_shared(slot, per_gpu_instance))
+            if slot.handle is None or not self._has_instance(self.numbers[slot.key[1]]):
                 continue
             if revive:
                 slot.plan.revive()
@@ -156,13 +151,12 @@ class MigInstances:
 
     def present_instances(self) -> list[MigInstance]:
         """Return the included instances that have a handle, as last enumerated."""
-        has_instance = self._wanted.choice.has_instance
         per_gpu_instance = self._count_per_gpu_instance()
         return [
             MigInstance(slot.device, slot.box, self._is_shared(slot, per_gpu_instance))
             for slot in self._slots
             if slot is not None and slot.handle is not None
-            if has_instance(self.numbers[slot.key[1]])
+            if self._has_instance(self.numbers[slot.key[1]])
         ]
 
     def reset(self) -> None:
@@ -185,15 +179,12 @@ class MigInstances:
 
     def _read_index(self, index: int) -> tuple[int, _Key | None]:
         """Fetch the handle at an index, and its uuid, GI and CI."""
-        by_index, uuid, gi_of, ci_of = self._by_index, self._uuid, self._gi_of, self._ci_of
-        if by_index is None or uuid is None or gi_of is None or ci_of is None:
-            return codes.NOT_FOUND, None
-        handle, text = library.handle_box(), self._text
+        handle, text = library.Device(), self._text
         code = (
-            by_index(self._gpu, ctypes.c_uint(index), ctypes.byref(handle))
-            or uuid(handle, text, ctypes.c_uint(len(text)))
-            or gi_of(handle, ctypes.byref(self._gi))
-            or ci_of(handle, ctypes.byref(self._ci))
+            self._by_index(self._gpu, ctypes.c_uint(index), ctypes.byref(handle))
+            or self._uuid(handle, text, ctypes.c_uint(len(text)))
+            or self._gi_of(handle, ctypes.byref(self._gi))
+            or self._ci_of(handle, ctypes.byref(self._ci))
         )
         self._handle = handle
         if code:
@@ -213,9 +204,10 @@ class MigInstances:
             MigPlace(parent.uuid, gi, ci, self._profile(), index, self._first_slice(gi)),
             parent.facts,
         )
-        compiled = plan.for_mig(self._nvml, self._handle, uuid, self._wanted)
-        compiled.add(self._profiling.instance(uuid, gi))
-        return _Slot(key, device, compiled, self._handle, library.address(self._handle))
+        target = replace(self._target, handle=self._handle, uuid=uuid)
+        plan = Plan(shared(target, carries=False))
+        plan.add(plan.fast, self._profiling.instance(uuid, gi))
+        return _Slot(key, device, plan, self._handle, library.address(self._handle))
 
     def _first_slice(self, gi: int) -> int | None:
         """Return the first memory slice of a GPU instance; None if the driver doesn't report it."""

@@ -15,10 +15,10 @@ from sources.nvml import codes
 from sources.nvml.library import Handle, Library
 
 MAX_LINKS: Final = 36
-"""NVML_NVLINK_MAX_LINKS of the newest header; an older driver refuses numbers it does not know."""
+"""NVMLNVLINK_MAX_LINKS of the newest header; an older driver refuses numbers it does not know."""
 
 _GPU, _SWITCH = 0, 2  # nvmlIntNvLinkDeviceType_t
-_NVLINK: Final = 2  # nvmlGpuP2PCapsIndex_t
+NVLINK: Final = 2  # nvmlGpuP2PCapsIndex_t
 _P2P_UNKNOWN: Final = 6  # nvmlGpuP2PStatus_t
 _REGISTERED: Final = 3  # NVML_GPU_FABRIC_STATE_COMPLETED
 _FABRIC_V2: Final = 0x0200_0024
@@ -173,5 +173,5 @@ def read_level(nvml: Library, one: Handle, other: Handle) -> tuple[int, Level | 
 
 def read_reachable(nvml: Library, one: Handle, other: Handle) -> tuple[int, bool | None]:
     """Read whether two GPUs reach each other over NVLink; takes up to 2 ms."""
-    code, status = nvml.number("nvmlDeviceGetP2PStatus", one, other, ctypes.c_int(_NVLINK))
+    code, status = nvml.number("nvmlDeviceGetP2PStatus", one, other, ctypes.c_int(NVLINK))
     return code, status == 0 if code == 0 and status < _P2P_UNKNOWN else None

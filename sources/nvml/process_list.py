@@ -7,8 +7,8 @@ from typing import Final, Literal, TypeAlias
 
 from pipeline.model import Attrs, GpuProcess, Instant, ProcessList, Reading
 from sources.nvml import codes, library
-from sources.nvml.library import Handle, Library, ProcessInfo
-from sources.nvml.readers import NONE64, GpuReadings, Reader
+from sources.nvml.library import Handle
+from sources.nvml.targets import NONE64, GpuReadings, Reader, Target
 
 Kind: TypeAlias = Literal["compute", "graphics", "mps"]
 
@@ -17,6 +17,7 @@ _SYMBOLS: Final[tuple[tuple[Kind, str], ...]] = (
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses"),
     ("mps", "nvmlDeviceGetMPSComputeRunningProcesses"),
 )
+_FIELD: Final = "processes"
 _INITIAL_SIZE: Final = 64
 _MAX_SIZE: Final = 1 << 16
 
@@ -38,8 +39,8 @@ class _Listing:
 
     def _allocate(self, size: int) -> None:
         self._size = size
-        self._array = library.process_array(size)
-        self._step = ctypes.sizeof(self._array) // size
+        self._array = (library.ProcessInfo * size)()
+        self._step = ctypes.sizeof(library.ProcessInfo)
         self._call = partial(self._function, self._handle, ctypes.byref(self._box), self._array)
 
     def read(self) -> int:
@@ -59,35 +60,28 @@ class _Listing:
             return b""
         return ctypes.string_at(self._array, self.count * self._step)
 
-    def entries(self) -> list[ProcessInfo]:
+    def entries(self) -> list[library.Struct]:
         """Return the processes."""
         return list(self._array[: self.count])
 
 
-def processes(
-    nvml: Library, handle: Handle, target: tuple[str, str, int], with_count: bool, *, carries: bool
-) -> Reader | None:
+def processes(target: Target, *, carries: bool) -> Reader:
     """Create a reader of the processes; the join derives memory readings per process from them.
 
     The merged list is reused while the driver returns the same bytes, which is usual.
 
     Args:
-        nvml: the library.
-        handle: of the device.
-        target: uuid, name of the field that counts processes, and how long its readings are valid.
-        with_count: whether to count the processes.
+        target: the device.
         carries: whether the device may have MIG instances. The driver lists their processes for the
             GPU too. Those that were listed for an instance in this visit are left out here, so that
             a sum over all devices has each process once.
     """
-    uuid, field, valid_ns = target
-    listings: list[_Listing] = []
-    for kind, symbol in _SYMBOLS:
-        function = nvml.function(f"{symbol}_v3", f"{symbol}_v2")
-        if function is not None:
-            listings.append(_Listing(kind, function, handle))
-    if not listings:
-        return None
+    uuid, valid_ns = target.uuid, target.wanted.fast_valid_ns
+    with_count = target.wants(_FIELD)
+    listings = [
+        _Listing(kind, target.nvml.function(f"{symbol}_v3", f"{symbol}_v2"), target.handle)
+        for kind, symbol in _SYMBOLS
+    ]
     last: tuple[_ProcessSet, list[bytes | None]] | None = None
     found: tuple[GpuProcess, ...] = ()
     counts: list[int] = []
@@ -116,7 +110,7 @@ def processes(
         if with_count:
             for listing, raw, count in zip(listings, raw_lists, counts, strict=True):
                 if raw is not None:
-                    result.append(Reading(uuid, field, listing.attrs, count, None, at, valid_ns))
+                    result.append(Reading(uuid, _FIELD, listing.attrs, count, None, at, valid_ns))
         if overall == 0:
             result.processes.append(ProcessList(uuid, found, at, valid_ns))
         return overall

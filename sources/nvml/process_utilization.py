@@ -15,7 +15,7 @@ from pipeline.model import NS, Instant
 from pipeline.usage import apportion
 from sources.nvml import codes, library
 from sources.nvml.library import Handle, Library
-from sources.nvml.readers import GpuReadings
+from sources.nvml.targets import GpuReadings
 
 LATEST_US: Final = 1_000_000
 """Samples of the driver that are older than a second have all been read. Without this bound, a
@@ -74,7 +74,7 @@ class Utilization:
 
     def _allocate(self, size: int) -> None:
         self._size = size
-        self._array = library.utilization_array(size)
+        self._array = (library.ProcessUtilization * size)()
 
     def read(self, result: GpuReadings, at: Instant) -> int:
         """Query the busy times since the last call. A `Reader`."""
@@ -140,8 +140,6 @@ class Utilization:
         self._carried_over.clear()
 
     def _call(self) -> int:
-        if self._function is None:
-            return codes.FUNCTION_NOT_FOUND
         while True:
             self._count.value = self._size
             code = self._function(self._handle, self._array, ctypes.byref(self._count), self._since)

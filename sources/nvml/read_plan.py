@@ -1,86 +1,34 @@
 """The read plan of one handle: its readers, and which of them the device supports."""
 
 import ctypes
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
-from pipeline.fields import CATALOGUE, FieldPlan, Tier
-from pipeline.model import NS, Instant
-from sources.nvml import codes, field_values, readers
-from sources.nvml import process_list as processes
-from sources.nvml.device_filter import EVERYTHING, DeviceFilter
+from pipeline.fields import CATALOGUE
+from pipeline.model import Instant
+from sources.nvml import board_limits, codes, field_values, nvlink_counters, readers
+from sources.nvml.energy_counter import FIELD, Energy
+from sources.nvml.field_values import FieldValueRequest, batch
 from sources.nvml.gpm import Profiler
-from sources.nvml.library import Call, Handle, Library
-from sources.nvml.options import Options
-from sources.nvml.pcie_counters import PcieCounters, PcieTotals
-from sources.nvml.readers import NONE32, NONE64, GpuReadings, Reader
+from sources.nvml.nvlink_counters import Peers
+from sources.nvml.pcie_counters import PcieCounters
+from sources.nvml.process_list import processes
+from sources.nvml.process_utilization import Utilization
 from sources.nvml.sample_statistics import Ring
-from sources.nvml.sliding_counts import ClockEvents
-
-VALIDITY_INTERVALS: Final = 3  # intervals of a reading's tier for which it is valid
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingRequest:
-    """What to read of each device.
-
-    Attributes:
-        fields: names of the fields.
-        processes: whether processes are listed.
-        fast_valid_ns: how long a reading of the fast tier is valid.
-        slow_valid_ns: how long a reading of the slow tier is valid.
-        window_ns: the window of statistics.
-        clock_events: counts clock events.
-        choice: which devices are read.
-        pcie_totals: holds the totals of bytes over PCIe.
-    """
-
-    fields: frozenset[str]
-    processes: bool
-    fast_valid_ns: int
-    slow_valid_ns: int
-    window_ns: int = 0
-    clock_events: ClockEvents | None = None
-    choice: DeviceFilter = EVERYTHING
-    pcie_totals: PcieTotals | None = None
-
-    @classmethod
-    def of(
-        cls,
-        plan: FieldPlan,
-        options: Options,
-        clock_events: ClockEvents | None = None,
-        pcie_totals: PcieTotals | None = None,
-    ) -> "ReadingRequest":
-        """Create the request from the requested fields and the options."""
-        interval_ns = round(options.interval * NS)
-        window_ns = round(options.statistics_window * NS)
-        return cls(
-            frozenset(field.name for field in plan.fields),
-            options.processes,
-            interval_ns * VALIDITY_INTERVALS,
-            round(options.slow_interval * NS) * VALIDITY_INTERVALS,
-            # Rounded up: a scrape interval that is no multiple may contain one interval more.
-            -(-window_ns // interval_ns) * interval_ns,
-            clock_events,
-            DeviceFilter.parse(options.devices),
-            pcie_totals,
-        )
-
-    def valid_ns(self, field: str) -> int:
-        """Return how long a reading of the field is valid."""
-        return self.slow_valid_ns if field in _SLOW else self.fast_valid_ns
-
-    def target(self, uuid: str, field: str) -> tuple[str, str, int]:
-        """Return uuid, field and validity, as a reader of one number takes them."""
-        return (uuid, field, self.valid_ns(field))
-
+from sources.nvml.targets import (
+    NONE32,
+    SLOW,
+    GpuReadings,
+    Reader,
+    ReadingRequest,
+    Target,
+    number_reader,
+    reader,
+)
 
 OF_INSTANCES: Final = frozenset(field.name for field in CATALOGUE if field.mig)
 """Fields that MIG instances have."""
-
-_SLOW: Final = frozenset(field.name for field in CATALOGUE if field.tier in (Tier.SLOW, Tier.ONCE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +73,11 @@ _NUMBERS: Final = (
     ),
 )
 
-_UTILIZATION: Final = ("gpu_utilization_percent", "memory_copy_utilization_percent")
-_ENERGY: Final = "energy_millijoules"
-
-FORCED: Final = frozenset({_ENERGY, *_UTILIZATION})
+FORCED: Final = frozenset({FIELD, *readers.UTILIZATION})
 """Fields that are read immediately when a device gets another holder."""
+
+Stateful: TypeAlias = Profiler | Ring | PcieCounters | Energy | Utilization
+"""A reader, as a method, that continues from its last call until `reset` is called."""
 
 
 class Plan:
@@ -141,18 +89,14 @@ class Plan:
         fast: enabled readers of the fast tier.
         slow: enabled readers of the slow tier.
         forced: readers that run immediately when the device gets another holder.
-        profiler: the reader of GPU performance monitoring; its `read` is in `fast`.
-        rings: readers of samples that the driver takes; their `read` is in `fast`.
-        summed: the reader that adds up bytes over PCIe; its `read` is in `slow`.
+        stateful: those that keep state between rounds.
     """
 
-    def __init__(self, fast: list[Reader], slow: list[Reader]) -> None:
+    def __init__(self, fast: list[Reader]) -> None:
         self.fast = fast
-        self.slow = slow
+        self.slow: list[Reader] = []
         self.forced: list[Reader] = []
-        self.profiler: Profiler | None = None
-        self.rings: list[Ring] = []
-        self.summed: PcieCounters | None = None
+        self.stateful: list[Stateful] = []
         self._disabled: list[tuple[list[Reader], Reader]] = []
 
     def run(self, tier: list[Reader], result: GpuReadings, at: Instant) -> bool:
@@ -163,156 +107,145 @@ class Plan:
             DriverGoneError: the driver is gone.
         """
         alive = False
-        lacking: list[Reader] = []
-        for reader in tier:
-            code = reader(result, at)
-            if code == 0:
-                alive = True
-                continue
+        for read in tuple(tier):
+            code = read(result, at)
             alive = alive or code in codes.ALIVE
             if code in codes.UNSUPPORTED:
-                lacking.append(reader)
-            elif code not in codes.NO_READING:
+                if tier is not self.forced:
+                    tier.remove(read)
+                    self._disabled.append((tier, read))
+            elif code and code not in codes.NO_READING:
                 codes.check(code)
                 result.errors.append(code)
-        if tier is not self.forced:
-            for reader in lacking:
-                tier.remove(reader)
-                self._disabled.append((tier, reader))
         return alive
 
-    def add(self, profiler: Profiler | None, rings: Iterable[Ring] = ()) -> None:
-        """Add readers to the fast tier that keep state between rounds."""
-        self.rings += rings
-        self.fast += [ring.read for ring in self.rings]
-        self.profiler = profiler
-        if profiler is not None:
-            self.fast.append(profiler.read)
+    def add(self, tier: list[Reader], *added: Stateful | None) -> None:
+        """Add readers that keep state between rounds to a tier."""
+        for one in added:
+            if one is not None:
+                tier.append(one.read)
+                self.stateful.append(one)
 
-    def add_slow(self, readers: Iterable[Reader], summed: PcieCounters | None) -> None:
-        """Add readers to the slow tier, among them the one that adds up bytes."""
-        self.slow += readers
-        self.summed = summed
-        if summed is not None:
-            self.slow.append(summed.read)
+    @property
+    def rings(self) -> list[Ring]:
+        """The readers of samples that the driver takes."""
+        return [one for one in self.stateful if isinstance(one, Ring)]
+
+    def set_shared(self, *, shared: bool) -> None:
+        """Set whether other instances share the counters of the device."""
+        for one in self.stateful:
+            if isinstance(one, Profiler):
+                one.set_shared(shared=shared)
 
     def reset(self) -> None:
         """Reset readers with state: the device was away or has changed."""
-        if self.profiler is not None:
-            self.profiler.reset()
-        for ring in self.rings:
-            ring.reset()
-        if self.summed is not None:
-            self.summed.forget()
+        for one in self.stateful:
+            one.reset()
 
     def revive(self) -> None:
         """Enable the disabled readers again: the driver may support them now."""
-        for tier, reader in self._disabled:
-            tier.append(reader)
+        for tier, read in self._disabled:
+            tier.append(read)
         self._disabled.clear()
 
 
-def for_gpu(nvml: Library, handle: Handle, uuid: str, wanted: ReadingRequest) -> Plan:
+def for_gpu(target: Target, peers: Peers) -> Plan:
     """Compile the plan of a physical GPU.
+
+    Args:
+        target: the GPU.
+        peers: returns the GPUs that it may reach.
 
     Raises:
         DeviceLostError: the device is gone.
         DriverGoneError: the driver is gone.
     """
-    fields = wanted.fields
-    fast: list[Reader | None] = []
-    slow: list[Reader | None] = []
-    single: dict[str, Reader | None] = {}
+    plan = Plan([])
     for spec in _NUMBERS:
-        if spec.field in fields:
-            single[spec.field] = _number(nvml, handle, uuid, spec, wanted)
-            (slow if spec.field in _SLOW else fast).append(single[spec.field])
-    valid_ns = wanted.fast_valid_ns
-    utilization: Reader | None = None
-    if not fields.isdisjoint(_UTILIZATION):
-        names = [name if name in fields else None for name in _UTILIZATION]
-        utilization = readers.utilization(nvml, handle, uuid, valid_ns, names)
-        fast.append(utilization)
-    fast.append(
-        field_values.batch(
-            nvml,
-            handle,
-            [
-                field_values.FieldValueRequest(
-                    field_value.number, field_values.number(field_value, (uuid, field, valid_ns))
-                )
-                for field, field_value in field_values.FAST.items()
-                if field in fields
-            ],
-        )
-    )
-    if not fields.isdisjoint(readers.CLOCK_FIELDS):
-        event_counter = wanted.clock_events
-        fast.append(
-            readers.throttling(nvml, handle, uuid, valid_ns, fields, event_counter=event_counter)
-        )
-    if not fields.isdisjoint(readers.ROW_FIELDS):
-        slow.append(readers.remapped_rows(nvml, handle, uuid, wanted.slow_valid_ns, fields))
-    fast += _shared(nvml, handle, uuid, wanted, carries=True)
-    plan = Plan(_present(fast), _present(slow))
-    plan.forced = _present([single.get(_ENERGY), utilization])
+        if target.wants(spec.field):
+            number = _number(target, spec)
+            (plan.slow if spec.field in SLOW else plan.fast).append(number)
+            if spec.field == FIELD:
+                plan.forced.append(number)
+    if target.wants(*readers.UTILIZATION):
+        utilization = readers.utilization(target)
+        plan.fast.append(utilization)
+        plan.forced.append(utilization)
+    plan.fast += _batch(target, _values(target, field_values.FAST))
+    if target.wants(*readers.CLOCK_FIELDS):
+        plan.fast.append(readers.throttling(target))
+    plan.fast += shared(target, carries=True)
+    if target.wants(*readers.ROW_LIMITS):
+        plan.slow.append(readers.remapped_rows(target))
+    plan.slow += _batch(target, _slow_values(target))
+    plan.slow += [make(target, field) for field, make in _SINGLE.items() if target.wants(field)]
+    if target.wants("p2p_status"):
+        plan.slow.append(nvlink_counters.peer_status(target, "p2p_status", peers))
     return plan
 
 
-def for_mig(nvml: Library, handle: Handle, uuid: str, wanted: ReadingRequest) -> Plan:
-    """Compile the plan of a MIG instance."""
-    return Plan(_present(_shared(nvml, handle, uuid, wanted, carries=False)), [])
+_SINGLE: Final[dict[str, Callable[[Target, str], Reader]]] = {
+    **dict.fromkeys(board_limits.THRESHOLDS, board_limits.threshold),
+    "fan_speed_percent": board_limits.fans,
+    "vgpu_license_status": board_limits.licence,
+    "nvlink_up": nvlink_counters.states,
+}
 
 
-def probe(nvml: Library, handle: Handle) -> Callable[[], int]:
+def probe(target: Target) -> Callable[[], int]:
     """Return a call that checks whether a GPU works, for a plan that got no answer."""
-    plan = ReadingRequest(frozenset(readers.MEMORY_FIELDS.values()), False, 0, 0)
-    read = readers.memory(nvml, handle, "", 0, plan.fields)
-    moment = Instant(0, 0)
-    result = GpuReadings("", moment)
+    fields = frozenset(readers.MEMORY_FIELDS.values())
+    read = readers.memory(replace(target, wanted=ReadingRequest(fields)))
 
     def call_once() -> int:
-        result.clear()
-        return codes.NOT_SUPPORTED if read is None else read(result, moment)
+        moment = Instant(0, 0)
+        code = read(GpuReadings("", moment), moment)
+        return codes.NOT_SUPPORTED if code == codes.FUNCTION_NOT_FOUND else code
 
     return call_once
 
 
-def _shared(
-    nvml: Library, handle: Handle, uuid: str, wanted: ReadingRequest, *, carries: bool
-) -> list[Reader | None]:
+def shared(target: Target, *, carries: bool) -> list[Reader]:
     """Create the readers that GPUs and MIG instances share."""
-    shared: list[Reader | None] = []
-    valid_ns = wanted.fast_valid_ns
-    if not wanted.fields.isdisjoint(readers.MEMORY_FIELDS.values()):
-        shared.append(readers.memory(nvml, handle, uuid, valid_ns, wanted.fields))
-    if wanted.processes:
-        target = (uuid, "processes", valid_ns)
-        with_count = "processes" in wanted.fields
-        shared.append(processes.processes(nvml, handle, target, with_count, carries=carries))
-    return shared
+    found: list[Reader] = []
+    if target.wants(*readers.MEMORY_FIELDS.values()):
+        found.append(readers.memory(target))
+    if target.wanted.processes:
+        found.append(processes(target, carries=carries))
+    return found
 
 
-def _number(
-    nvml: Library, handle: Handle, uuid: str, spec: _Number, wanted: ReadingRequest
-) -> Reader | None:
+def _number(target: Target, spec: _Number) -> Reader:
     box = ctypes.c_ulonglong() if spec.is_64_bit else ctypes.c_uint()
     boxes = [ctypes.byref(box)]
     if spec.padded:
         boxes.append(ctypes.byref(ctypes.c_uint()))
-    call: Call | None = nvml.bind(spec.call, handle, *map(ctypes.c_uint, spec.arguments), *boxes)
-    if call is None:
-        return None
-    unknown = spec.unknown if spec.unknown is not None else NONE64 if spec.is_64_bit else NONE32
-    return readers.number(
-        call,
-        box,
-        wanted.target(uuid, spec.field),
-        max_value=spec.max_value,
-        unknown=unknown,
-        divisor=spec.divisor,
-    )
+    call = target.bind(spec.call, *map(ctypes.c_uint, spec.arguments), *boxes)
+    output = target.output(spec.field, spec.max_value, spec.divisor)
+    if spec.unknown is not None:
+        output = replace(output, unknown=(spec.unknown,))
+    return reader(call, (box, "value", output))
 
 
-def _present(shared: Iterable[Reader | None]) -> list[Reader]:
-    return [reader for reader in shared if reader is not None]
+def _batch(target: Target, requests: Iterator[FieldValueRequest]) -> list[Reader]:
+    items = list(requests)
+    return [batch(target, items)] if items else []
+
+
+def _values(
+    target: Target, specs: dict[str, field_values.FieldValueSpec]
+) -> Iterator[FieldValueRequest]:
+    for field, spec in specs.items():
+        if target.wants(field):
+            output, fallback = target.output(field, spec.max_value, spec.divisor), None
+            if field == "power_limit_watts":
+                # For drivers that lack its field value.
+                fallback = number_reader(target, "nvmlDeviceGetPowerManagementLimit", output)
+            yield FieldValueRequest(spec.number, output.add, 0, fallback)
+
+
+def _slow_values(target: Target) -> Iterator[FieldValueRequest]:
+    """Yield the field values of the slow tier, which are read with one call."""
+    yield from _values(target, field_values.SLOW)
+    yield from nvlink_counters.traffic(target)
+    yield from nvlink_counters.errors(target)

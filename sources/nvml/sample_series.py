@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from sources.nvml.readers import NONE32
+from sources.nvml.targets import NONE32
 from sources.nvml.time_buckets import Buckets, Summary
 
 Stamped: TypeAlias = tuple[int, int | float]

@@ -15,8 +15,8 @@ from pipeline.fields.statistics_fields import SAMPLED, STATISTICS_OF
 from pipeline.model import NS, Instant, Reading
 from sources.nvml import codes, library
 from sources.nvml.library import Call, Handle, Library
-from sources.nvml.readers import GpuReadings
 from sources.nvml.sample_series import Series
+from sources.nvml.targets import GpuReadings
 
 _MAX_FILL: Final = 0.7
 """The part of a ring that may fill before it is read again; the rest is for late threads."""

@@ -17,10 +17,10 @@ from sources.nvml.nvlink_counters import RATES, TOTALS
 from sources.nvml.open_errors import OPENING
 from sources.nvml.options import Options
 from sources.nvml.process_sampler import ProcessSampler
-from sources.nvml.read_plan import FORCED, ReadingRequest
-from sources.nvml.readers import GpuReadings
+from sources.nvml.read_plan import FORCED
 from sources.nvml.sampling_jobs import DrainJob, ForcedReadJob, OpenJob, ReadJob
 from sources.nvml.state import NvmlState
+from sources.nvml.targets import GpuReadings, ReadingRequest
 from sources.nvml.topology_poller import TopologyPoller
 from sources.nvml.xid_counts import FIELDS
 from sources.nvml.xid_watch import Unwatched, Watched, WatchReport, XidWatch

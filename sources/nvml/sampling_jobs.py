@@ -5,7 +5,7 @@ from functools import partial
 
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
-from sources.nvml.readers import GpuReadings
+from sources.nvml.targets import GpuReadings
 from sources.nvml.worker_pool import NO_TARGET, Job, Step
 
 

@@ -5,9 +5,21 @@ from collections.abc import Hashable, Mapping
 from typing import Final, Generic, TypeVar
 
 from pipeline.model import Attrs, Instant
-from sources.nvml.readers import REASONS
 
 K = TypeVar("K", bound=Hashable)
+
+REASONS: Final[Mapping[int, str]] = {
+    0x1: "gpu_idle",
+    0x2: "clocks_setting",
+    0x4: "power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal",
+    0x40: "hw_thermal",
+    0x80: "hw_power_brake",
+    0x100: "display_clocks",
+}
+"""Reasons for lower clocks, by bit."""
 
 _PARTS: Final = 1000
 """Parts of a window. Events within one part are counted together, which bounds the memory of a

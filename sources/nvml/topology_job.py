@@ -178,7 +178,8 @@ class TopologySurvey(Job):
         if not gpu.is_idle or gpu in self._gpus_in_calls():
             return None
         try:
-            return gpu.query(partial(query, gpu))
+            with gpu.visit():
+                return query(gpu)
         except codes.DeviceLostError as lost:
             self.errors.append((gpu.uuid, lost.code))
             return None

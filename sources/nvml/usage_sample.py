@@ -5,22 +5,23 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pipeline.model import GpuProcess, Instant
-from sources.nvml import codes, process_list, readers
+from sources.nvml import codes
 from sources.nvml.energy_counter import FIELD as ENERGY
 from sources.nvml.energy_counter import Energy
 from sources.nvml.gpm import Profiling
 from sources.nvml.gpu import Gpu
-from sources.nvml.library import Handle, Library, address
+from sources.nvml.library import Library, address
 from sources.nvml.mig_instances import MigInstance, MigInstances
 from sources.nvml.process_utilization import ProcessBusyTime, Utilization
-from sources.nvml.read_plan import Plan
-from sources.nvml.readers import GpuReadings, Reader
+from sources.nvml.read_plan import Plan, shared
+from sources.nvml.readers import MEMORY_FIELDS
+from sources.nvml.targets import GpuReadings, Reader, ReadingRequest, Target
 
 BUSY: Final = "graphics_engine_active_ratio"
 """The GPM field that shows how long a MIG instance was busy."""
 
-_MEMORY: Final = ("total", "free", "reserved")
-_TOTAL, _FREE, _RESERVED = (readers.MEMORY_FIELDS[member] for member in _MEMORY)
+_TOTAL, _FREE, _RESERVED = (MEMORY_FIELDS[member] for member in ("total", "free", "reserved"))
+_WANTED: Final = ReadingRequest(frozenset({_TOTAL, _FREE, _RESERVED}))
 _REVIVE_EVERY: Final = 60  # usage samples
 
 
@@ -120,13 +121,14 @@ class GpuUsageSampler:
     def __init__(self, nvml: Library, gpu: Gpu, now: Callable[[], Instant]) -> None:
         self.gpu = gpu
         self.was_down = self.processes_hidden = False
-        self._nvml = nvml
         self._now = now
+        self._target = Target(nvml, gpu.handle, gpu.uuid, _WANTED)
         self._utilization = Utilization(nvml, gpu.handle)
-        shared = _shared(nvml, gpu.handle, gpu.uuid)
         # The slow tier has the readers that a GPU with MIG mode on lacks; both tiers always run.
-        self._energy = Energy(nvml, gpu.handle, gpu.uuid)
-        plan = Plan([self._energy.read], [self._utilization.read, *shared])
+        plan = Plan([])
+        plan.add(plan.fast, Energy(self._target))
+        plan.add(plan.slow, self._utilization)
+        plan.slow += shared(self._target, carries=False)
         self._gpu_device = _SampledDevice(gpu.uuid, plan)
         self._has_instances = self._has_gpu_profiler = False
         self._profiling: Profiling | None = None
@@ -145,7 +147,8 @@ class GpuUsageSampler:
         if self.gpu.up:
             result = GpuReadings(self.gpu.uuid, self._now())
             try:
-                self.gpu.query(lambda: self._sample_gpu(sample, result))
+                with self.gpu.visit():
+                    self._sample_gpu(sample, result)
             except codes.DeviceLostError:
                 # The next round reports it.
                 self._forget()
@@ -166,8 +169,7 @@ class GpuUsageSampler:
         plan = self._gpu_device.plan
         if self.processes_hidden and not self._has_instances and not self._has_gpu_profiler:
             self._has_gpu_profiler = True
-            plan.profiler = self._get_profiling().gpu(self.gpu.uuid)
-            plan.slow += [] if plan.profiler is None else [plan.profiler.read]
+            plan.add(plan.slow, self._get_profiling().gpu(self.gpu.uuid))
         at = self._now()
         tiers = [plan.fast] if self._has_instances else [plan.fast, plan.slow]
         read, since = self._gpu_device.read(result, at, *tiers)
@@ -184,8 +186,7 @@ class GpuUsageSampler:
             key = (present.device.uuid, address(present.handle))
             sampled = self._instances.get(key) or self._make_device(present)
             present_devices[key] = sampled
-            if sampled.plan.profiler is not None:
-                sampled.plan.profiler.set_shared(shared=present.shared)
+            sampled.plan.set_shared(shared=present.shared)
             at = self._now()
             try:
                 read, since = sampled.read(result, at, sampled.plan.fast)
@@ -199,22 +200,21 @@ class GpuUsageSampler:
 
     def _make_device(self, present: MigInstance) -> _SampledDevice:
         uuid, placement = present.device.uuid, present.device.mig
-        plan = Plan(_shared(self._nvml, present.handle, uuid), [])
+        target = replace(self._target, handle=present.handle, uuid=uuid)
+        plan = Plan(shared(target, carries=False))
         if placement is not None:
-            plan.add(self._get_profiling().instance(uuid, placement.gpu_instance_id))
+            instance = self._get_profiling().instance(uuid, placement.gpu_instance_id)
+            plan.add(plan.fast, instance)
         return _SampledDevice(uuid, plan)
 
     def _get_profiling(self) -> Profiling:
         if self._profiling is None:
-            fields = frozenset({BUSY})
-            self._profiling = Profiling(self._nvml, self.gpu.handle, fields, 0, self._now)
+            nvml, handle = self._target.nvml, self.gpu.handle
+            self._profiling = Profiling(nvml, handle, frozenset({BUSY}), 0, self._now)
         return self._profiling
 
     def _forget(self) -> None:
-        self._gpu_device.forget()
-        self._energy.reset()
-        self._utilization.reset()
-        for sampled in self._instances.values():
+        for sampled in (self._gpu_device, *self._instances.values()):
             sampled.forget()
 
 
@@ -249,14 +249,3 @@ def _plausible(
         replace(one, memory_bytes=None) if (one.memory_bytes or 0) > total else one
         for one in listed
     )
-
-
-def _present(reader: Reader | None) -> list[Reader]:
-    return [] if reader is None else [reader]
-
-
-def _shared(nvml: Library, handle: Handle, uuid: str) -> list[Reader]:
-    """Create the readers of processes and memory of a GPU or an instance."""
-    listed = process_list.processes(nvml, handle, (uuid, "", 0), False, carries=False)
-    memory = readers.memory(nvml, handle, uuid, 0, frozenset({_TOTAL, _FREE, _RESERVED}))
-    return [*_present(listed), *_present(memory)]

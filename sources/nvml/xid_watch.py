@@ -115,12 +115,12 @@ class XidWatch(threading.Thread):
     def _watch_with_one_set(self) -> bool:
         """Watch until stopped or renewed; return False if a new set would not help."""
         nvml = self._nvml
-        events = library.event_set_box()
+        events = library.EventSet()
         code = nvml.call("nvmlEventSetCreate", ctypes.byref(events))
         if code:
             self._report_on_loop(Unwatched("", code))
             return False
-        data = library.event_box()
+        data = library.EventData()
         wait = nvml.bind(
             ("nvmlEventSetWait_v2", "nvmlEventSetWait"),
             events,
@@ -131,7 +131,7 @@ class XidWatch(threading.Thread):
         self._registered.clear()
         self._wake_event.set()  # a new set has no registered GPUs
         try:
-            while not self._stopping and wait is not None:
+            while not self._stopping:
                 if self._register(events):
                     break
                 if not self._registered:
@@ -142,7 +142,7 @@ class XidWatch(threading.Thread):
                 code = wait()
                 if code == 0:
                     self._take(data)
-                elif code in codes.DRIVER_GONE:
+                elif code in codes.DRIVER_GONE or code == codes.FUNCTION_NOT_FOUND:
                     return False  # the sampling thread notices it too, and ends the run
                 elif code != codes.TIMEOUT:
                     # A lost GPU may break the whole set: a new set omits it.
@@ -152,7 +152,7 @@ class XidWatch(threading.Thread):
         finally:
             if code not in codes.DRIVER_GONE:
                 nvml.call("nvmlEventSetFree", events)
-        return wait is not None
+        return True
 
     def _register(self, events: object) -> bool:
         """Register new GPUs; return True if a new set is required."""
@@ -188,7 +188,7 @@ class XidWatch(threading.Thread):
             "nvmlDeviceRegisterEvents", handle, ctypes.c_ulonglong(library.XID_EVENT), events
         )
 
-    def _take(self, data: library.EventData) -> None:
+    def _take(self, data: library.Struct) -> None:
         """Report an event. An event of a MIG instance has the GPU's handle and instance ids."""
         if not data.eventType & library.XID_EVENT:
             return

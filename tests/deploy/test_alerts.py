@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sources.nvml.options import Options
-from sources.nvml.readers import REASONS
+from sources.nvml.sliding_counts import REASONS
 from tests.deploy.alerts import TABLES
 from tests.deploy.metrics import DEFAULT_METRICS, GROUPS, METRICS, named
 

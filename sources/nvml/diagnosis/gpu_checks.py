@@ -83,7 +83,7 @@ def _gpu(nvml: Library, index: int) -> _Gpu:
     # A GPU may not support each of these; a lost GPU fails all of them.
     power = nvml.number("nvmlDeviceGetPowerUsage", handle)
     asked = [answer for answer, _ in (*queries, uuid, power)]
-    faults = [answer for answer in asked if answer not in codes.ALIVE]
+    faults = [answer for answer in asked if answer not in codes.ALIVE | codes.UNSUPPORTED]
     lost = [answer for answer in faults if answer in codes.LOST]
     return _Gpu(" ".join([name, *parts]), (lost or faults or [codes.OK])[0], handle)
 
@@ -177,7 +177,7 @@ def _instances(nvml: Library, handle: Handle) -> int:
     code, most = nvml.number("nvmlDeviceGetMaxMigDeviceCount", handle)
     found = 0
     for index in range(most if code == codes.OK else 0):
-        box = library.handle_box()
+        box = library.Device()
         code = nvml.call(
             "nvmlDeviceGetMigDeviceHandleByIndex", handle, ctypes.c_uint(index), ctypes.byref(box)
         )
@@ -191,7 +191,7 @@ def _profiling(nvml: Library, gpus: Sequence[_Gpu], wanted: Profiling) -> Findin
         return check.skip(place, "no profiling field is requested")
     if not gpus:
         return check.skip(place, "no GPU responds")
-    lacking = [gpu.name for gpu in gpus if not _has_gpm(nvml, gpu.handle)]
+    lacking = [gpu.name for gpu in gpus if nvml.supports_gpm(gpu.handle) != (codes.OK, True)]
     if not lacking:
         return check.ok(place, f"all GPUs support the {len(wanted.shown)} requested fields")
     observed = f"not supported by the architecture of {', '.join(lacking)}"
@@ -205,9 +205,3 @@ def _profiling(nvml: Library, gpus: Sequence[_Gpu], wanted: Profiling) -> Findin
         "DCGM_FI_PROF rows from the counters file"
     )
     return check.warning(place, f"{observed}; {wanted.chosen} fields are requested", fix)
-
-
-def _has_gpm(nvml: Library, handle: Handle) -> bool:
-    box = library.gpm_support_box()
-    code = nvml.call("nvmlGpmQueryDeviceSupport", handle, ctypes.byref(box))
-    return code == codes.OK and bool(box.isSupportedDevice)

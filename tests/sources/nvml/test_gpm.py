@@ -13,7 +13,7 @@ from pipeline.model import NS, Instant, Reading, SamplesTaken
 from sources.nvml import codes
 from sources.nvml.gpm import METRICS, Profiler, Profiling
 from sources.nvml.library import Library
-from sources.nvml.readers import GpuReadings
+from sources.nvml.targets import GpuReadings
 from tests.fakes.nvml import FakeNvml, Gpm, Scenario, h100, h100s, slices
 from tests.sources.nvml.harness import (
     GPU,

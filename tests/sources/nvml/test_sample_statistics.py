@@ -10,9 +10,9 @@ from pipeline.fields import FieldPlan, in_group
 from pipeline.model import NS, Instant, Reading, SamplesTaken
 from sources.nvml.library import Library
 from sources.nvml.options import Options
-from sources.nvml.read_plan import ReadingRequest
-from sources.nvml.readers import GpuReadings
 from sources.nvml.sample_statistics import Ring, rings
+from sources.nvml.sliding_counts import ClockEvents
+from sources.nvml.targets import GpuReadings, ReadingRequest
 from tests.fakes.nvml import ALL_ONES_32, FakeNvml, Gpu, Sampled, h100, h100s, slices
 from tests.fakes.nvml.scenario import FieldType, Scenario
 from tests.sources.nvml.harness import (
@@ -245,7 +245,7 @@ def test_the_window_is_rounded_up_to_whole_intervals(
     configured = Options(
         interval=Duration(interval), slow_interval=Duration(60), statistics_window=Duration(window)
     )
-    assert ReadingRequest.of(FieldPlan(), configured).window_ns == whole * NS
+    assert ReadingRequest.of(FieldPlan(), configured, ClockEvents(0), {}).window_ns == whole * NS
 
 
 class Clock:

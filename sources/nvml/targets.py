@@ -1,0 +1,186 @@
+"""What is read of a device, and the readings that a visit results in.
+
+A reader is created once per device and called each round; it appends readings to a result and
+returns NVML's code. A value that means "not available" appends nothing and is no error; an
+impossible value appends nothing and returns `OUT_OF_RANGE`.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from pipeline.fields import CATALOGUE, FieldPlan, Tier
+from pipeline.model import NS, Attrs, Instant, ProcessList, Reading
+from sources.nvml import codes
+from sources.nvml.device_filter import EVERYTHING, DeviceFilter
+from sources.nvml.library import Call, Handle, Library
+from sources.nvml.options import Options
+from sources.nvml.sliding_counts import ClockEvents
+
+VALIDITY_INTERVALS: Final = 3  # intervals of a reading's tier for which it is valid
+
+NONE32: Final = 0xFFFF_FFFF
+NONE64: Final = 0xFFFF_FFFF_FFFF_FFFF
+COUNT: Final = 1 << 62
+MILLIWATTS: Final = 100_000_000
+"""Limits far above the values of any counter and of any GPU's power."""
+
+SLOW: Final = frozenset(spec.name for spec in CATALOGUE if spec.tier in (Tier.SLOW, Tier.ONCE))
+"""Fields of the slow tier."""
+
+
+class GpuReadings(list[Reading]):
+    """The results of one visit to a GPU and its MIG instances.
+
+    Attributes:
+        uuid: of the physical GPU.
+        processes: as `SamplesTaken.processes`.
+        errors: NVML's codes of the readings that failed.
+        up: whether the GPU responded.
+        at: when the visit took place.
+    """
+
+    __slots__ = ("at", "errors", "processes", "up", "uuid")
+
+    def __init__(self, uuid: str, at: Instant) -> None:
+        super().__init__()
+        self.uuid = uuid
+        self.at = at
+        self.processes: list[ProcessList] = []
+        self.errors: list[int] = []
+        self.up = True
+
+
+Reader: TypeAlias = Callable[[GpuReadings, Instant], int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingRequest:
+    """What to read of each device.
+
+    Attributes:
+        fields: names of the fields.
+        processes: whether processes are listed.
+        fast_valid_ns: how long a reading of the fast tier is valid.
+        slow_valid_ns: how long a reading of the slow tier is valid.
+        window_ns: the window of statistics.
+        clock_events: counts clock events.
+        choice: which devices are read.
+        pcie_totals: the bytes over PCIe so far, by uuid and rate; readers add to them.
+    """
+
+    fields: frozenset[str]
+    processes: bool = True
+    fast_valid_ns: int = 0
+    slow_valid_ns: int = 0
+    window_ns: int = 0
+    clock_events: ClockEvents = field(default_factory=lambda: ClockEvents(0))
+    choice: DeviceFilter = EVERYTHING
+    pcie_totals: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        plan: FieldPlan,
+        options: Options,
+        clock_events: ClockEvents,
+        pcie_totals: dict[str, dict[str, float]],
+    ) -> "ReadingRequest":
+        """Create the request from the requested fields and the options."""
+        interval_ns = round(options.interval * NS)
+        window_ns = round(options.statistics_window * NS)
+        return cls(
+            frozenset(spec.name for spec in plan.fields),
+            options.processes,
+            interval_ns * VALIDITY_INTERVALS,
+            round(options.slow_interval * NS) * VALIDITY_INTERVALS,
+            # Rounded up: a scrape interval that is no multiple may contain one interval more.
+            -(-window_ns // interval_ns) * interval_ns,
+            clock_events,
+            DeviceFilter.parse(options.devices),
+            pcie_totals,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Converts the numbers of one field to readings.
+
+    Attributes:
+        uuid: of the device.
+        field: its name.
+        valid_ns: how long a reading is valid.
+        max_value: the largest possible value, in NVML's unit.
+        divisor: divides a value to convert it to the field's unit.
+        attrs: the attributes of the readings.
+        unknown: values above the largest one that mean "not available".
+    """
+
+    uuid: str
+    field: str
+    valid_ns: int
+    max_value: int
+    divisor: int = 1
+    attrs: Attrs = ()
+    unknown: Sequence[int] = (NONE32, NONE64)
+
+    def add(self, result: GpuReadings, at: Instant, value: int | float) -> int:
+        """Append the reading of a value; return `OK` or `OUT_OF_RANGE`."""
+        if 0 <= value <= self.max_value:
+            if self.divisor != 1:
+                value /= self.divisor
+            result.append(
+                Reading(self.uuid, self.field, self.attrs, value, None, at, self.valid_ns)
+            )
+        elif value not in self.unknown:
+            return codes.OUT_OF_RANGE
+        return codes.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A device, and what to read of it."""
+
+    nvml: Library
+    handle: Handle
+    uuid: str
+    wanted: ReadingRequest
+
+    def wants(self, *fields: str) -> bool:
+        """Return whether any of these fields is requested."""
+        return not self.wanted.fields.isdisjoint(fields)
+
+    def bind(self, names: str | Sequence[str], *args: object) -> Call:
+        """Return a call that has the handle as its first argument."""
+        return self.nvml.bind(names, self.handle, *args)
+
+    def output(self, name: str, max_value: int, divisor: int = 1, attrs: Attrs = ()) -> Output:
+        """Create the output of a field of this device."""
+        wanted = self.wanted
+        valid_ns = wanted.slow_valid_ns if name in SLOW else wanted.fast_valid_ns
+        return Output(self.uuid, name, valid_ns, max_value, divisor, attrs)
+
+
+def reader(call: Call, *parts: tuple[object, str, Output]) -> Reader:
+    """Create a reader of the numbers that one call returns.
+
+    Args:
+        call: the bound call.
+        parts: a box that the call writes to, the name of a member, and the output for its number.
+    """
+
+    def read(result: GpuReadings, at: Instant) -> int:
+        code = call()
+        if code == codes.OK:
+            for box, member, output in parts:
+                code = output.add(result, at, getattr(box, member)) or code
+        return code
+
+    return read
+
+
+def number_reader(target: Target, name: str, output: Output) -> Reader:
+    """Create a reader of one unsigned int."""
+    box = ctypes.c_uint()
+    return reader(target.bind(name, ctypes.byref(box)), (box, "value", output))
