@@ -3,15 +3,19 @@
 A GPU can report thousands of one code a minute. The affected containers are known after the first.
 """
 
-from typing import Final
+from collections import deque
+from typing import Final, Generic, TypeVar
 
 from pipeline.model import NS
+
+T = TypeVar("T")
 
 ERRORS_PER_SECOND: Final = 10
 """Errors per device and code that are reported per second; also the largest burst."""
 
 _STEP_NS: Final = NS // ERRORS_PER_SECOND
 _REMEMBERED: Final = 1024
+_MAX_PENDING: Final = 1024
 
 
 class XidRateLimit:
@@ -37,3 +41,41 @@ class XidRateLimit:
         if len(self._paid_ns) > _REMEMBERED:
             del self._paid_ns[next(iter(self._paid_ns))]
         return admitted
+
+
+class PendingXids(Generic[T]):
+    """A bounded queue of XID errors to report; the caller counts errors that are not accepted.
+
+    It outlives its source, so that a later run reports the pending errors of an earlier one.
+    """
+
+    def __init__(self) -> None:
+        self._rates = XidRateLimit()
+        self._pending: deque[T] = deque()
+
+    def add(self, error: T, device: str, code: int, at_ns: int) -> bool:
+        """Add an error, unless too many have its device and code, or are pending.
+
+        Args:
+            error: the error; other arguments as of `XidRateLimit.admits`.
+            device: its device.
+            code: its number.
+            at_ns: when it happened.
+
+        Returns:
+            Whether it was added.
+        """
+        if not self._rates.admits(device, code, at_ns) or len(self._pending) >= _MAX_PENDING:
+            return False
+        self._pending.append(error)
+        return True
+
+    @property
+    def pending(self) -> tuple[T, ...]:
+        """The pending errors, in the order in which they were added."""
+        return tuple(self._pending)
+
+    def mark_reported(self, count: int) -> None:
+        """Remove the first errors of the queue: they were emitted."""
+        for _ in range(count):
+            self._pending.popleft()

@@ -1,14 +1,13 @@
 """Follows the kernel log on the event loop, a limited number of records at a time."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
 from pipeline.base.clock import Clock
 from pipeline.base.errors import TransientError
-from pipeline.component.xid_rate_limit import XidRateLimit
+from pipeline.component.xid_rate_limit import PendingXids
 from pipeline.model import Instant
 from sources.kernel import log_records
 from sources.kernel.kmsg_device import NO_LOG, Log
@@ -21,9 +20,6 @@ _BATCH: Final = 128
 _MAX_MALFORMED: Final = 100
 """After so many successive malformed records, the input is not a kernel log, and may never end."""
 
-_MAX_PENDING: Final = 1024
-"""Maximum number of pending errors."""
-
 
 @dataclass(slots=True)
 class Progress:
@@ -32,14 +28,12 @@ class Progress:
     Attributes:
         number: of the last record that was read; None before the first.
         log_clock: calculates when records were written.
-        rates: limits the reports of errors with one code.
-        pending: errors that are not reported yet.
+        errors: errors that are not reported yet.
     """
 
     number: int | None = None
     log_clock: LogClock | None = None
-    rates: XidRateLimit = field(default_factory=XidRateLimit)
-    pending: deque[tuple[Xid, Instant]] = field(default_factory=deque)
+    errors: PendingXids[tuple[Xid, Instant]] = field(default_factory=PendingXids)
 
 
 class LogReader:
@@ -61,9 +55,9 @@ class LogReader:
         self._log = log
         self._progress = progress
         self._clock = clock
-        self._errors = progress.pending
+        self._errors = progress.errors
         self._available = asyncio.Event()
-        if self._errors:
+        if self._errors.pending:
             self._available.set()
         self._failure: Exception | None = None
         self._malformed = 0
@@ -90,11 +84,11 @@ class LogReader:
         """Stop reading."""
         asyncio.get_running_loop().remove_reader(self._log.fd)
 
-    async def next(self, within: float) -> list[tuple[Xid, Instant]]:
-        """Wait for errors; return an empty list if there are none in time.
+    async def next(self, within: float) -> Sequence[tuple[Xid, Instant]]:
+        """Wait for errors; return an empty sequence if there are none in time.
 
-        They stay pending until `mark_reported` is called, so that none is lost if the source
-        stops meanwhile.
+        They stay in `Progress.errors` until they are marked there as reported, so that none is
+        lost if the source stops meanwhile.
 
         Args:
             within: how long to wait, in seconds.
@@ -106,17 +100,12 @@ class LogReader:
             async with asyncio.timeout(within):
                 await self._available.wait()
         except TimeoutError:
-            return []
-        if self._failure is not None and not self._errors:
+            return ()
+        if self._failure is not None and not self._errors.pending:
             raise self._failure
         if self._failure is None:
             self._available.clear()
-        return list(self._errors)
-
-    def mark_reported(self, count: int) -> None:
-        """Remove the first pending errors: they were emitted."""
-        for _ in range(count):
-            self._errors.popleft()
+        return self._errors.pending
 
     def _read(self) -> None:
         try:
@@ -157,11 +146,7 @@ class LogReader:
             self._on_loss("malformed", 1)
             return
         at = self._log_clock.time_of(stamp_us, self._clock.now())
-        if (
-            not self._progress.rates.admits(xid.pci_bus_id, xid.code, at.mono_ns)
-            or len(self._errors) >= _MAX_PENDING
-        ):
+        if self._errors.add((xid, at), xid.pci_bus_id, xid.code, at.mono_ns):
+            self._available.set()
+        else:
             self._on_loss("xids", 1)
-            return
-        self._errors.append((xid, at))
-        self._available.set()

@@ -77,7 +77,7 @@ class KernelSource:
                     pids, self._options.proc, ctx.clock.now, ctx.log
                 )
                 await ctx.emit(XidsReported(_reports(errors, processes)))
-                reader.mark_reported(len(errors))
+                state.progress(self._options.path).errors.mark_reported(len(errors))
 
 
 def _reports(

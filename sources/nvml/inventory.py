@@ -10,7 +10,7 @@ from sources.nvml import board_facts, codes
 from sources.nvml.gpu import Gpu
 from sources.nvml.library import Handle, Library, same
 from sources.nvml.targets import ReadingRequest
-from sources.nvml.worker_pool import NO_TARGET, Job, Step
+from sources.nvml.worker_pool import NO_TARGET, Step
 
 INIT: Final = "nvmlInit"
 COUNT: Final = "nvmlDeviceGetCount"
@@ -131,8 +131,23 @@ class Inventory:
         ]
 
     def open_steps(self) -> list[Step]:
-        """Return the steps that initialise NVML and read the driver's version."""
-        return [Step(INIT, self._open, self._set_driver, is_critical=True)]
+        """Return the steps that initialise NVML, read the driver's version, and open every GPU."""
+        accept = partial(self._set_count, rescan=True)
+        return [
+            Step(INIT, self._open, self._set_driver, is_critical=True),
+            Step(COUNT, self._read_count, accept, is_critical=True),
+        ]
+
+    def read_steps(self, *, slow: bool, rescan: bool) -> list[Step]:
+        """Return the steps that count the GPUs, open them again if required, and read each."""
+
+        def fan_out(gpus: Iterable[Gpu]) -> list[Step]:
+            return [Step(gpu.uuid, partial(gpu.read, slow=slow)) for gpu in gpus]
+
+        return [
+            Step(COUNT, self._read_count, partial(self._set_count, rescan=rescan)),
+            Step(NO_TARGET, lambda: list(self.gpus.values()), fan_out),
+        ]
 
     def _open(self) -> board_facts.Facts:
         self._nvml.open()
@@ -141,26 +156,11 @@ class Inventory:
     def _set_driver(self, facts: board_facts.Facts) -> None:
         self._driver = facts
 
-    def count_steps(self, job: Job, *, rescan: bool, critical: bool = False) -> list[Step]:
-        """Return the step that counts the GPUs; it adds a scan to the job if the count changed."""
-
-        def accept(count: int) -> None:
-            if count != self._count or rescan:
-                self._count = count
-                job.steps.extendleft(reversed(self._scan_steps(count)))
-
-        return [Step(COUNT, self._read_count, accept, is_critical=critical)]
-
-    def _read_count(self) -> int:
-        code, count = self._nvml.number(_COUNT_SYMBOLS)
-        codes.check_driver(code)
-        self._count_code = code
-        if code:
-            self.errors.append(("", code))
-            return max(self._count, 0)
-        return count
-
-    def _scan_steps(self, count: int) -> list[Step]:
+    def _set_count(self, count: int, *, rescan: bool) -> list[Step]:
+        """Return the steps that scan the GPUs, if required."""
+        if count == self._count and not rescan:
+            return []
+        self._count = count
         self._opened, self._unopened = {}, {}
         steps = [
             Step(
@@ -171,6 +171,15 @@ class Inventory:
             for index in range(count)
         ]
         return [*steps, Step(NO_TARGET, partial(self._commit, count))]
+
+    def _read_count(self) -> int:
+        code, count = self._nvml.number(_COUNT_SYMBOLS)
+        codes.check_driver(code)
+        self._count_code = code
+        if code:
+            self.errors.append(("", code))
+            return max(self._count, 0)
+        return count
 
     def _target_name(self, index: int) -> str:
         if index in self.gpus:

@@ -24,32 +24,6 @@ _LOOKUP_TIMEOUT: Final = 1.0
 """Seconds that looking up processes may take: more than it ever needs, unless it hangs."""
 
 
-class SampleJob(Job):
-    """Take a usage sample of some GPUs.
-
-    Args:
-        samplers: of the GPUs.
-        urgent: whether to run immediately instead of between rounds.
-    """
-
-    def __init__(self, samplers: Iterable[GpuUsageSampler], *, urgent: bool) -> None:
-        self._samples: list[GpuSample] = []
-        super().__init__(
-            (Step(one.gpu.uuid, one.sample, self._samples.append) for one in samplers),
-            urgent=urgent,
-            idle=not urgent,
-        )
-
-    def take(self) -> list[GpuSample]:
-        """Return the samples taken since the last call.
-
-        Safe to call while the job runs: the thread only appends.
-        """
-        samples = self._samples[:]
-        del self._samples[: len(samples)]
-        return samples
-
-
 class ProcessSampler:
     """Samples all GPUs at each interval, and a GPU immediately when its holder changes.
 
@@ -68,8 +42,8 @@ class ProcessSampler:
         options: Options,
         state: NvmlState,
         inventory: Inventory,
-        *,
         announce: Callable[[], Awaitable[None]],
+        *,
         count: Callable[[Iterable[tuple[str, int]]], None],
     ) -> None:
         self._ctx = ctx
@@ -81,7 +55,7 @@ class ProcessSampler:
         self._samplers: dict[Gpu, GpuUsageSampler] = {}
         # Samples must be emitted in the order in which they are taken.
         self._order_lock = asyncio.Lock()
-        self._running_job: SampleJob | None = None
+        self._running_job: Job[GpuSample] | None = None
         location = (options.proc, options.proc != ROOT)
         if state.process_lookup.location != location:
             state.process_lookup = ProcessLookup(location[0], is_configured=location[1])
@@ -115,7 +89,9 @@ class ProcessSampler:
 
     async def _sample(self, gpus: Iterable[Gpu], *, urgent: bool) -> None:
         async with self._order_lock:
-            job = self._running_job = SampleJob(self._samplers_of(gpus), urgent=urgent)
+            steps = [Step(one.gpu.uuid, one.sample) for one in self._samplers_of(gpus)]
+            job: Job[GpuSample] = Job(steps, urgent=urgent, idle=not urgent)
+            self._running_job = job
             try:
                 await self._state.workers.run(job, lambda: self._emit(job.take()))
             except TransientError:

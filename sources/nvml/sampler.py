@@ -18,12 +18,12 @@ from sources.nvml.open_errors import OPENING
 from sources.nvml.options import Options
 from sources.nvml.process_sampler import ProcessSampler
 from sources.nvml.read_plan import FORCED
-from sources.nvml.sampling_jobs import DrainJob, ForcedReadJob, OpenJob, ReadJob
 from sources.nvml.state import NvmlState
 from sources.nvml.targets import GpuReadings, ReadingRequest
 from sources.nvml.topology_poller import TopologyPoller
+from sources.nvml.worker_pool import Job, Step
 from sources.nvml.xid_counts import FIELDS
-from sources.nvml.xid_watch import Unwatched, Watched, WatchReport, XidWatch
+from sources.nvml.xid_watch import WatchReport, XidEvent, XidWatch
 
 EARLY_NS: Final = NS
 """When a second round follows the first one, if the interval is longer than twice this time."""
@@ -57,21 +57,15 @@ class Sampler:
         self._state = state
         self._workers = state.workers
         self._history = state.history
-        window_ns = round(options.clock_events_window * NS)
         history = self._history
-        counted = history.counting_clock_events(window_ns)
+        counted = history.counting_clock_events(round(options.clock_events_window * NS))
         self._wanted = ReadingRequest.of(ctx.plan, options, counted, history.pcie_totals)
-        self._inventory = Inventory(state.nvml, self._wanted, ctx.clock.now, self._history.by_index)
+        self._inventory = Inventory(state.nvml, self._wanted, ctx.clock.now, history.by_index)
         self._topology_poller = TopologyPoller(ctx, state, self._inventory, sysfs_root)
         self._process_sampler: ProcessSampler | None = None
         if options.usage and options.processes:
             self._process_sampler = ProcessSampler(
-                ctx,
-                options,
-                state,
-                self._inventory,
-                announce=self._announce,
-                count=self._add_errors,
+                ctx, options, state, self._inventory, self._announce, count=self._add_errors
             )
         self._announced: tuple[Device, ...] | None = None
         self._stuck: frozenset[str] = frozenset()
@@ -93,7 +87,7 @@ class Sampler:
             TransientError: NVML cannot be used now.
             PermanentError: the option `devices` names devices that never existed on this node.
         """
-        await self._workers.run(OpenJob(self._inventory))
+        await self._workers.run(Job(self._inventory.open_steps()))
         self._check_driver()
         if self._history.present_once != self._wanted.choice:
             if why := self._inventory.contradiction():
@@ -136,26 +130,21 @@ class Sampler:
     async def _run_rounds(self) -> None:
         """Run a round at each tick. Ticks lie on a grid; a late tick is skipped and counted."""
         clock, meter = self._ctx.clock, self._ctx.meter
-        interval, slow_interval = (
-            round(self._options.interval * NS),
-            round(self._options.slow_interval * NS),
-        )
+        interval = round(self._options.interval * NS)
+        slow_interval = round(self._options.slow_interval * NS)
         due = slow_due = clock.now().mono_ns
-        second_ns: int | None = due + EARLY_NS
+        # Fields between two rounds would otherwise be missing for the first interval.
+        has_second = interval > 2 * EARLY_NS and self._ctx.plan.any_of(*BETWEEN)
+        second_ns = due + EARLY_NS
         while True:
             slow = due >= slow_due
             while slow_due <= due:
                 slow_due += slow_interval
             await self._round(due, slow=slow)
-            if (
-                second_ns is not None
-                and interval > 2 * EARLY_NS
-                and self._ctx.plan.any_of(*BETWEEN)
-            ):
-                # Fields between two rounds would otherwise be missing for the first interval.
+            if has_second:
+                has_second = False
                 await self._drain(second_ns)
                 await self._round(second_ns, slow=True)
-            second_ns = None
             due += interval
             late = clock.now().mono_ns - due
             if late > 0:
@@ -172,33 +161,44 @@ class Sampler:
             soonest = min((gpu.drain_due_ns for gpu in gpus), default=math.inf)
             if soonest >= until_ns:
                 return
-            await self._workers.run(DrainJob(gpus, due_ns=int(soonest)))
+            steps = [Step(gpu.uuid, gpu.drain) for gpu in gpus]
+            await self._workers.run(Job(steps, due_ns=int(soonest)))
 
     async def _round(self, due_ns: int, *, slow: bool) -> None:
         inventory = self._inventory
         rescan = self._rescan or (slow and inventory.has_failures)
-        job = ReadJob(inventory, slow=slow, rescan=rescan, due_ns=due_ns)
+        steps = inventory.read_steps(slow=slow, rescan=rescan)
+        job: Job[GpuReadings] = Job(steps, due_ns=due_ns)
         self._rescan = False
+        visited: set[str] = set()
+
+        async def publish_visited(stuck: Collection[str] = ()) -> None:
+            results = job.take()
+            visited.update(result.uuid for result in results)
+            judged = {result.uuid for result in results} | frozenset(stuck)
+            if judged:
+                await self._announce()
+                await self._publish(results, judged, slow=False)
+            else:
+                self._count_errors(())
+
         try:
-            await self._workers.run(job, lambda: self._publish_visited(job.take()))
+            await self._workers.run(job, publish_visited)
         except TransientError:
             # Readings from before the error are valid.
-            await self._publish_visited(job.take(), self._workers.stuck)
+            await publish_visited(self._workers.stuck)
             raise
         if job.started is not None and job.ended is not None:
             duration = job.started.seconds_until(job.ended)
             self._ctx.meter.observe("podgpu_sample_duration_seconds", duration)
-        published = frozenset(job.published)
-        results = job.take()
         await self._announce()
-        await self._publish(
-            results, [u for u in self._history.gpus if u not in published], slow=slow
-        )
+        await self._publish(job.take(), self._history.gpus.keys() - visited, slow=slow)
         self._check_driver()
         await self._topology_poller.after_round(slow=slow)
         if slow:
             self._start_watch()
-            self._log_overdue_xids()
+            for uuid, code, unlogged in self._history.xid_log.overdue(self._ctx.clock.now()):
+                self._log_xid(uuid, code, unlogged)
 
     def _check_driver(self) -> None:
         """Raise if all GPUs fail, so that NVML is initialised again, unless a call hangs.
@@ -218,21 +218,12 @@ class Sampler:
                 f"initialises NVML again; if that does not help, {OPENING[codes.UNKNOWN]}",
             )
 
-    async def _publish_visited(
-        self, results: list[GpuReadings], stuck: Collection[str] = frozenset()
+    async def _publish(
+        self, results: list[GpuReadings], uuids: Collection[str], *, slow: bool
     ) -> None:
-        """Emit the results of a round so far."""
-        judged = {result.uuid for result in results} | frozenset(stuck)
-        if not judged:
-            self._count_errors(())
-            return
-        await self._announce()
-        known = [uuid for uuid in self._history.gpus if uuid in judged]
-        await self._publish(results, known, slow=False)
-
-    async def _publish(self, results: list[GpuReadings], judged: list[str], *, slow: bool) -> None:
-        """Emit the results of a round. A GPU in `judged` without a successful result is down."""
+        """Emit the results of a round. A GPU in `uuids` without a successful result is down."""
         ctx, history, watch = self._ctx, self._history, self._state.xid_watch
+        judged = [uuid for uuid in history.gpus if uuid in uuids]
         self._count_errors(results)
         up = {result.uuid for result in results if result.up}
         if up:
@@ -245,17 +236,9 @@ class Sampler:
         at, valid_ns = ctx.clock.now(), self._wanted.fast_valid_ns
         readings: list[Reading] = []
         if "gpu_up" in ctx.plan:
-            visit_times = {result.uuid: result.at for result in results}
+            times = {result.uuid: result.at for result in results}
             readings += [
-                Reading(
-                    uuid,
-                    "gpu_up",
-                    (),
-                    1 if uuid in up else 0,
-                    None,
-                    visit_times.get(uuid, at),
-                    valid_ns,
-                )
+                Reading(uuid, "gpu_up", (), int(uuid in up), None, times.get(uuid, at), valid_ns)
                 # Departing GPUs get one last reading, since a 0 of an outage never expires.
                 for uuid in (*self._selected(judged), *history.departing)
             ]
@@ -340,7 +323,9 @@ class Sampler:
             gpus = self._inventory.find(hint.devices)
             if not gpus:
                 continue
-            job = ForcedReadJob(gpus)
+            # Between two steps of a running round.
+            steps = [Step(gpu.uuid, gpu.read_forced) for gpu in gpus]
+            job: Job[GpuReadings] = Job(steps, urgent=True)
             await self._workers.run(job)
             self._count_errors(job.results)
             for result in job.results:
@@ -352,31 +337,27 @@ class Sampler:
                 await self._process_sampler.sample_now(gpus)
 
     def _on_watch_report(self, report: WatchReport) -> None:
-        xids = self._history.xids
-        if isinstance(report, Unwatched):
-            text = self._history.describe(report.uuid) if report.uuid else "all GPUs"
-            if self._history.is_first("xid", report.uuid):
-                self._ctx.log.warning(
-                    "cannot watch %s for XID errors: the driver returned %s",
-                    text,
-                    codes.name(report.code),
+        history, ctx, uuid, code = self._history, self._ctx, report.uuid, report.code
+        if isinstance(report, XidEvent):
+            history.xids.add(uuid, code, report.at)
+            pending = report.report(self._inventory.devices)
+            if not self._reports.add(pending, pending.device, code, report.at.mono_ns):
+                ctx.meter.add("podgpu_source_dropped_total", reason="xids")
+            unlogged = history.xid_log.admit(uuid, code, report.at)
+            if unlogged is not None:
+                self._log_xid(uuid, code, unlogged)
+        elif code == codes.OK:
+            history.xids.start_watching(uuid, ctx.clock.now())
+        else:
+            if history.is_first("xid", uuid):
+                text = history.describe(uuid) if uuid else "all GPUs"
+                name = codes.name(code)
+                ctx.log.warning(
+                    "cannot watch %s for XID errors: the driver returned %s", text, name
                 )
             return
-        if isinstance(report, Watched):
-            xids.start_watching(report.uuid, self._ctx.clock.now())
-        else:
-            xids.add(report.uuid, report.code, report.at)
-            if not self._reports.add(report, self._inventory.devices):
-                self._ctx.meter.add("podgpu_source_dropped_total", reason="xids")
-            unlogged = self._history.xid_log.admit(report.uuid, report.code, report.at)
-            if unlogged is not None:
-                self._log_xid(report.uuid, report.code, unlogged)
-        self._xids_changed.add(report.uuid)
+        self._xids_changed.add(uuid)
         self._xids_pending.set()
-
-    def _log_overdue_xids(self) -> None:
-        for uuid, code, unlogged in self._history.xid_log.overdue(self._ctx.clock.now()):
-            self._log_xid(uuid, code, unlogged)
 
     def _log_xid(self, uuid: str, code: int, unlogged: int) -> None:
         """Log an XID error, with the number of earlier ones that were not logged."""

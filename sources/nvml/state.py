@@ -1,11 +1,12 @@
 """State that outlives the runs of the source and the source itself."""
 
+from pipeline.component.xid_rate_limit import PendingXids
+from pipeline.model import XidReport
 from sources.nvml.counter_state import DeviceHistory
 from sources.nvml.library import Library
 from sources.nvml.owner_thread import ProcessLookup
 from sources.nvml.topology_job import TopologyReadings
 from sources.nvml.worker_pool import WorkerPool
-from sources.nvml.xid_reports import XidReports
 from sources.nvml.xid_watch import XidWatch
 
 _KEY = "nvml"
@@ -32,7 +33,7 @@ class NvmlState:
         self.history = DeviceHistory()
         self.workers = WorkerPool(self.history.describe)
         self.xid_watch: XidWatch | None = None
-        self.xid_reports = XidReports()
+        self.xid_reports: PendingXids[XidReport] = PendingXids()
         self.topology = TopologyReadings()
         self.process_lookup = ProcessLookup()
         self.attempts = 0

@@ -119,7 +119,7 @@ class TopologyReadings:
         return TopologyPair(one.uuid, other.uuid, pair.level, nvlinks, pair.reachable)
 
 
-class TopologySurvey(Job):
+class TopologySurvey(Job[None]):
     """Read the topology: all of it for unread GPUs, and what may change for every GPU.
 
     Args:

@@ -13,11 +13,13 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from pipeline.base.clock import Clock, SystemClock
 from pipeline.base.errors import TransientError
 from pipeline.model import NS, Instant
+
+T = TypeVar("T")
 
 SHUTDOWN = "nvmlShutdown"
 
@@ -37,18 +39,19 @@ class Step:
     Attributes:
         target: where it may hang: a GPU's uuid, or the name of a call.
         call: does the work.
-        accept: takes the result, on the same thread, unless the thread was abandoned.
+        accept: takes the result, on the same thread, unless the thread was abandoned; may return
+            steps that run next. Without it, a result other than None is added to the job's.
         is_critical: whether no other step can run if this one hangs.
     """
 
     target: str
     call: Callable[[], Any]
-    accept: Callable[[Any], None] | None = None
+    accept: Callable[[Any], "Iterable[Step] | None"] | None = None
     is_critical: bool = False
 
 
-class Job:
-    """Steps that belong together. `accept` of one step may add to `steps`.
+class Job(Generic[T]):
+    """Steps that belong together, and their results.
 
     Attributes:
         steps: those that have not started.
@@ -74,14 +77,31 @@ class Job:
         self.started: Instant | None = None
         self.ended: Instant | None = None
         self.error: BaseException | None = None
+        self.results: list[T] = []
         self.done = asyncio.Event()
         self.loop = asyncio.get_running_loop()
+
+    def take(self) -> list[T]:
+        """Return the results since the last call. Safe while the job runs: the thread appends."""
+        results = self.results[:]
+        del self.results[: len(results)]
+        return results
+
+    def complete(self, step: Step, result: Any) -> None:
+        """Take the result of a step."""
+        if step.accept is not None:
+            self.steps.extendleft(reversed(list(step.accept(result) or ())))
+        elif result is not None:
+            self.results.append(result)
 
     def finish(self) -> None:
         """Wake the coroutine that waits for the job. Safe to call from any thread."""
         # RuntimeError: the loop has ended, and no coroutine waits.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.done.set)
+
+
+AnyJob: TypeAlias = Job[Any]
 
 
 class _Worker(threading.Thread):
@@ -115,9 +135,9 @@ class WorkerPool:
     def __init__(self, describe: Callable[[str], str]) -> None:
         self._describe = describe
         self._changed = threading.Condition()
-        self._jobs: deque[Job] = deque()
-        self._urgent: deque[Job] = deque()
-        self._background: deque[Job] = deque()
+        self._jobs: deque[AnyJob] = deque()
+        self._urgent: deque[AnyJob] = deque()
+        self._background: deque[AnyJob] = deque()
         # By priority: the first queue with a step that may start is next.
         self._queues = (self._urgent, self._jobs, self._background)
         self._worker: _Worker | None = None
@@ -156,7 +176,9 @@ class WorkerPool:
             "sampling continues once one of the calls returns"
         )
 
-    async def run(self, job: Job, on_progress: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def run(
+        self, job: AnyJob, on_progress: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         """Run a job to its end.
 
         Args:
@@ -192,7 +214,7 @@ class WorkerPool:
         if job.error is not None:
             raise job.error
 
-    def prioritize(self, job: Job) -> None:
+    def prioritize(self, job: AnyJob) -> None:
         """Make a background job urgent, if it has not ended."""
         with self._changed:
             if job in self._background:
@@ -238,7 +260,7 @@ class WorkerPool:
                 job.finish()
             jobs.clear()
 
-    def next_step(self, worker: _Worker) -> tuple[Job, Step] | None:
+    def next_step(self, worker: _Worker) -> tuple[AnyJob, Step] | None:
         """Return the worker's next step, waiting for one; None if the worker must end."""
         with self._changed:
             while not worker.retired:
@@ -261,7 +283,7 @@ class WorkerPool:
                 self._changed.wait(wait)
         return None
 
-    def _next(self, job: Job) -> Step | None:
+    def _next(self, job: AnyJob) -> Step | None:
         while job.steps:
             step = job.steps.popleft()
             if step.target not in self._stuck:
@@ -269,7 +291,12 @@ class WorkerPool:
         return None
 
     def complete_step(
-        self, worker: _Worker, job: Job, step: Step, result: object, error: BaseException | None
+        self,
+        worker: _Worker,
+        job: AnyJob,
+        step: Step,
+        result: object,
+        error: BaseException | None,
     ) -> bool:
         """Take a worker's result; return False if the worker was abandoned and must end."""
         with self._changed:
@@ -279,8 +306,8 @@ class WorkerPool:
                 return False
             worker.step = None
             try:
-                if error is None and step.accept is not None:
-                    step.accept(result)
+                if error is None:
+                    job.complete(step, result)
             except Exception as caught:  # noqa: BLE001 -- handed to the loop, raised there
                 error = caught
             if error is not None:
@@ -303,7 +330,7 @@ class WorkerPool:
                 jobs.clear()
             idle = self._worker is not None and not self._stuck
         if last is not None and idle:
-            job = Job([Step(SHUTDOWN, last)])
+            job: AnyJob = Job([Step(SHUTDOWN, last)])
             with self._changed:
                 self._jobs.append(job)
                 self._changed.notify()

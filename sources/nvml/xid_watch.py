@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from pipeline.base.clock import Clock
-from pipeline.model import Instant
+from pipeline.model import Device, Instant, XidReport
 from sources.nvml import codes, library
 from sources.nvml.gpu import Gpu
 from sources.nvml.library import Handle, Library
@@ -22,15 +22,13 @@ SLICE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """XID errors of a GPU are reported from now on."""
+class Registration:
+    """Whether XID errors of a GPU are reported from now on.
 
-    uuid: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unwatched:
-    """XID errors of a GPU cannot be watched. `uuid` is empty if this concerns all GPUs."""
+    Attributes:
+        uuid: of the GPU; empty if this concerns all GPUs.
+        code: NVML's code; other than `OK` if the errors cannot be watched.
+    """
 
     uuid: str
     code: int
@@ -54,8 +52,21 @@ class XidEvent:
     gpu_instance: int | None = None
     compute_instance: int | None = None
 
+    def report(self, devices: Iterable[Device]) -> XidReport:
+        """Return the report for the only MIG instance that can be meant, otherwise for the GPU."""
+        found = [
+            device.uuid
+            for device in devices
+            if self.gpu_instance is not None
+            and device.mig is not None
+            and device.mig.parent_uuid == self.uuid
+            and device.mig.gpu_instance_id == self.gpu_instance
+            and self.compute_instance in (None, device.mig.compute_instance_id)
+        ]
+        return XidReport(found[0] if len(found) == 1 else self.uuid, "", self.code, self.at)
 
-WatchReport: TypeAlias = Watched | Unwatched | XidEvent
+
+WatchReport: TypeAlias = Registration | XidEvent
 
 
 class XidWatch(threading.Thread):
@@ -118,7 +129,7 @@ class XidWatch(threading.Thread):
         events = library.EventSet()
         code = nvml.call("nvmlEventSetCreate", ctypes.byref(events))
         if code:
-            self._report_on_loop(Unwatched("", code))
+            self._report_on_loop(Registration("", code))
             return False
         data = library.EventData()
         wait = nvml.bind(
@@ -170,11 +181,9 @@ class XidWatch(threading.Thread):
                 continue
             self._attempted.add(handle_address)
             code = self._register_one(handle, events)
-            if code == 0:
+            if code == codes.OK:
                 self._registered[handle_address] = uuid
-                self._report_on_loop(Watched(uuid))
-            else:
-                self._report_on_loop(Unwatched(uuid, code))
+            self._report_on_loop(Registration(uuid, code))
         return False
 
     def _register_one(self, handle: Handle, events: object) -> int:

@@ -1,9 +1,15 @@
 """The limit of reported XID errors for each device and code."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.component.xid_rate_limit import _REMEMBERED, ERRORS_PER_SECOND, XidRateLimit
+from pipeline.component.xid_rate_limit import (
+    _REMEMBERED,
+    ERRORS_PER_SECOND,
+    PendingXids,
+    XidRateLimit,
+)
 from pipeline.model import NS
 
 
@@ -45,3 +51,14 @@ def test_errors_never_exceed_the_rate(times: list[float]) -> None:
         within = [other for other in kept if at <= other < at + 1]
         assert len(within) <= 2 * ERRORS_PER_SECOND
     assert len(kept) <= ERRORS_PER_SECOND * (1 + 5) + 1
+
+
+def test_pending_errors_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.component.xid_rate_limit._MAX_PENDING", 3)
+    waiting: PendingXids[int] = PendingXids()
+    added = [waiting.add(code, "a", code, 0) for code in range(5)]
+    assert added == [True, True, True, False, False]
+    assert waiting.pending == (0, 1, 2)
+    waiting.mark_reported(2)
+    assert waiting.add(9, "a", 9, 0)
+    assert waiting.pending == (2, 9)

@@ -135,7 +135,7 @@ class SlowContext(FakeSourceContext):
 async def test_pending_errors_are_bounded_while_the_inbox_is_full(
     kmsg: Kmsg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sources.kernel.log_follower._MAX_PENDING", 20)
+    monkeypatch.setattr("pipeline.component.xid_rate_limit._MAX_PENDING", 20)
     ctx = SlowContext()
     async with running(ctx, kmsg.path):
         kmsg.write(xid(1))

@@ -7,7 +7,6 @@ import pytest
 from pipeline.component.xid_rate_limit import ERRORS_PER_SECOND
 from pipeline.fields import FieldPlan
 from pipeline.model import DevicesDiscovered, Event, Instant, XidReport, XidsReported
-from sources.nvml.xid_reports import XidReports
 from sources.nvml.xid_watch import XidEvent
 from tests.fakes.nvml import FakeNvml, Mig, h100s, mixed
 from tests.sources.nvml.harness import GPU, mig, options, rounds, running, until, values
@@ -134,10 +133,7 @@ async def test_instance_numbers_are_matched_within_the_gpu(
 
 async def test_an_event_without_instance_numbers_belongs_to_the_gpu() -> None:
     """A driver before MIG writes no numbers. They must not be read as instance 0."""
-    seen = XidEvent(GPU[1], 31, Instant(0, 0))
-    waiting = XidReports()
-    assert waiting.add(seen, ())
-    assert [one.device for one in waiting.pending] == [GPU[1]]
+    assert XidEvent(GPU[1], 31, Instant(0, 0)).report(()).device == GPU[1]
 
 
 async def test_a_storm_is_reported_in_part_and_counted_in_full(fake_nvml: FakeNvml) -> None:
@@ -153,17 +149,6 @@ async def test_a_storm_is_reported_in_part_and_counted_in_full(fake_nvml: FakeNv
         reported = len([one for one in reports(ctx) if one.device == GPU[0]])
         assert ERRORS_PER_SECOND <= reported < 200
         assert reported + dropped(ctx) == 200
-
-
-def test_pending_errors_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sources.nvml.xid_reports._MAX_PENDING", 3)
-    waiting = XidReports()
-    added = [waiting.add(XidEvent("a", code, Instant(0, 0)), ()) for code in range(5)]
-    assert added == [True, True, True, False, False]
-    assert [one.code for one in waiting.pending] == [0, 1, 2]
-    waiting.mark_reported(2)
-    assert waiting.add(XidEvent("a", 9, Instant(0, 0)), ())
-    assert [one.code for one in waiting.pending] == [2, 9]
 
 
 @pytest.mark.parametrize("usage", [True, False])
