@@ -8,7 +8,7 @@ the windows have no gap between them.
 import ctypes
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,8 +16,8 @@ from pipeline.fields import CATALOGUE
 from pipeline.model import NS, Instant, Reading
 from sources.nvml import codes, library
 from sources.nvml.gpm_buffers import Buffer
-from sources.nvml.library import Call, Handle, Library, Struct
-from sources.nvml.targets import GpuReadings
+from sources.nvml.library import Call, Library, Struct
+from sources.nvml.targets import GpuReadings, Target
 
 MIN_INTERVAL_NS: Final = NS // 10
 """The driver updates its counters ten times a second; results between closer samples are
@@ -119,26 +119,16 @@ class Profiler:
     """Reads GPM metrics of one device from the samples of its last two visits.
 
     Args:
-        nvml: the library.
+        target: the device.
         take: binds the call that takes a sample to a buffer.
         query: the metrics.
-        target: uuid of the device, and how long its readings are valid.
-        now: returns the current time.
     """
 
-    def __init__(
-        self,
-        nvml: Library,
-        take: Callable[[Any], Call],
-        query: MetricQuery,
-        target: tuple[str, int],
-        now: Callable[[], Instant],
-    ) -> None:
-        self._buffers = nvml.buffers
+    def __init__(self, target: Target, take: Callable[[Any], Call], query: MetricQuery) -> None:
+        self._buffers = target.nvml.buffers
+        self._target = target
         self._take = take
         self._query = query
-        self._target = target
-        self._now = now
         self._previous: _Sample | None = None
         self._spare: list[_Sample] = []
         self._shared = False
@@ -148,7 +138,7 @@ class Profiler:
         if self._shared:
             return codes.NOT_CALLED
         self._buffers.tidy()
-        older, at = self._previous, self._now()
+        older, at = self._previous, self._target.now()
         if older is not None and at.mono_ns - older.ended.mono_ns < MIN_INTERVAL_NS:
             return codes.NOT_CALLED
         while older is None and len(self._spare) < 2:
@@ -159,7 +149,7 @@ class Profiler:
         newer = self._spare[-1]
         newer.at = at
         code = newer.take()
-        newer.ended = self._now()
+        newer.ended = self._target.now()
         if code:
             if code in codes.UNSUPPORTED:
                 self.reset()
@@ -168,8 +158,8 @@ class Profiler:
         if older is None:
             return codes.OK
         self._spare.append(older)
-        uuid, valid_ns = self._target
-        start = older.at
+        uuid, start = self._target.uuid, older.at
+        valid_ns = max(self._target.wanted.fast_valid_ns, MIN_VALIDITY_NS)
         return self._query.compare(
             older.buffer,
             newer.buffer,
@@ -193,47 +183,33 @@ class Profiling:
     """GPM of one GPU and its MIG instances.
 
     Args:
-        nvml: the library.
-        handle: of the GPU.
-        fields: names of the requested fields.
-        valid_ns: how long readings are valid.
-        now: returns the current time.
+        target: the GPU; its metrics are those of the requested fields.
 
     Raises:
         DeviceLostError: the device is gone.
         DriverGoneError: the driver is gone.
     """
 
-    def __init__(
-        self,
-        nvml: Library,
-        handle: Handle,
-        fields: frozenset[str],
-        valid_ns: int,
-        now: Callable[[], Instant],
-    ) -> None:
-        self._nvml = nvml
-        self._handle = handle
-        self._valid_ns = valid_ns
-        self._now = now
-        names = tuple(name for name in METRICS if name in fields)
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        names = tuple(name for name in METRICS if target.wants(name))
         if names and not self._supported():
             names = ()
         names = self._existing(names)
-        self._own = MetricQuery(nvml, names) if names else None
+        self._own = MetricQuery(target.nvml, names) if names else None
         names = tuple(name for name in names if METRICS[name].mig)
-        self._instances = MetricQuery(nvml, names) if names else None
+        self._instances = MetricQuery(target.nvml, names) if names else None
 
     def _supported(self) -> bool:
         """Query support. A driver that cannot report it returns a code for each sample instead."""
-        code, is_supported = self._nvml.supports_gpm(self._handle)
+        code, is_supported = self._target.nvml.supports_gpm(self._target.handle)
         codes.check(code)
         return is_supported if code == codes.OK else code not in codes.UNSUPPORTED
 
     def _existing(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Leave out engines that the GPU does not have: NVML reports them as idle."""
         engines = {name: found for name in names if (found := _ENGINE.fullmatch(name))}
-        has = self._nvml.engines(self._handle) if engines else None
+        has = self._target.nvml.engines(self._target.handle) if engines else None
         if has is None:
             return names
         return tuple(
@@ -242,9 +218,9 @@ class Profiling:
             if name not in engines or int(engines[name][2]) < has[engines[name][1]]
         )
 
-    def gpu(self, uuid: str) -> Profiler | None:
+    def gpu(self) -> Profiler | None:
         """Create the profiler of the GPU itself; None if there is nothing to read."""
-        return self._profiler(self._own, uuid, "nvmlGpmSampleGet", self._handle)
+        return self._profiler(self._own, self._target.uuid, "nvmlGpmSampleGet")
 
     def instance(self, uuid: str, gpu_instance: int) -> Profiler | None:
         """Create the profiler of a MIG instance; None if there is nothing to read.
@@ -252,18 +228,12 @@ class Profiling:
         NVML counts per GPU instance, not per compute instance.
         """
         number = ctypes.c_uint(gpu_instance)
-        return self._profiler(self._instances, uuid, "nvmlGpmMigSampleGet", self._handle, number)
+        return self._profiler(self._instances, uuid, "nvmlGpmMigSampleGet", number)
 
     def _profiler(
         self, query: MetricQuery | None, uuid: str, call: str, *args: object
     ) -> Profiler | None:
         if query is None:
             return None
-        function = self._nvml.function(call)
-        return Profiler(
-            self._nvml,
-            lambda box: partial(function, *args, box),
-            query,
-            (uuid, self._valid_ns),
-            self._now,
-        )
+        take = self._target.bind(call, *args)
+        return Profiler(replace(self._target, uuid=uuid), partial(partial, take), query)

@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from pipeline.model import Device, Instant
+from pipeline.model import Device
 from sources.nvml import codes, pcie_counters, read_plan, sample_statistics
-from sources.nvml.gpm import MIN_VALIDITY_NS, Profiling
-from sources.nvml.library import Handle, Library
+from sources.nvml.gpm import Profiling
 from sources.nvml.mig_instances import MigInstances
 from sources.nvml.nvlink_counters import Peers
-from sources.nvml.targets import GpuReadings, ReadingRequest, Target
+from sources.nvml.targets import GpuReadings, Target
 
 _REVIVE_EVERY: Final = 10  # slow rounds
 
@@ -34,37 +33,23 @@ class Gpu:
         mig: the MIG instances, for a step of this GPU; None if MIG mode is off.
     """
 
-    def __init__(
-        self,
-        nvml: Library,
-        handle: Handle,
-        device: Device,
-        wanted: ReadingRequest,
-        now: Callable[[], Instant],
-        *,
-        peers: Peers,
-    ) -> None:
+    def __init__(self, target: Target, device: Device, peers: Peers) -> None:
         self.device = device
-        self.handle = handle
+        self.handle = target.handle
         self.up = True
         self.fault_code = codes.OK
         self.mig_mode: bool | None = False
         self._visited = False
-        self._now = now
-        self._target = target = Target(nvml, handle, device.uuid, wanted)
-        valid_ns = max(wanted.fast_valid_ns, MIN_VALIDITY_NS)
+        self._target = target
+        self._now = target.now
         self._plan = plan = read_plan.for_gpu(target, peers)
-        self._profiling = Profiling(nvml, handle, wanted.fields, valid_ns, now)
-        window = (device.uuid, wanted.fast_valid_ns)
-        rings = sample_statistics.rings(
-            nvml, handle, window, wanted.fields, window_ns=wanted.window_ns, now=now
-        )
-        plan.add(plan.fast, *rings, self._profiling.gpu(device.uuid))
-        plan.add(plan.slow, pcie_counters.counters(target, now))
+        self._profiling = Profiling(target)
+        plan.add(plan.fast, *sample_statistics.rings(target), self._profiling.gpu())
+        plan.add(plan.slow, pcie_counters.counters(target))
         self._probe = read_plan.probe(target)
         self._slow_rounds = 0
         self.mig: MigInstances | None = None
-        unread = GpuReadings(device.uuid, now())
+        unread = GpuReadings(device.uuid, self._now())
         self._update_mig_mode(unread)
         if self.mig is not None:
             self.mig.enumerate(unread)

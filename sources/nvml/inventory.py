@@ -9,7 +9,7 @@ from pipeline.model import Device, Instant
 from sources.nvml import board_facts, codes
 from sources.nvml.gpu import Gpu
 from sources.nvml.library import Handle, Library, same
-from sources.nvml.targets import ReadingRequest
+from sources.nvml.targets import ReadingRequest, Target
 from sources.nvml.worker_pool import NO_TARGET, Step
 
 INIT: Final = "nvmlInit"
@@ -237,8 +237,8 @@ class Inventory:
         facts = tuple(sorted((*self._driver, *board_facts.of_board(nvml, handle))))
         device = Device(uuid, index, minor, bus_id, model, driver, None, facts)
         try:
-            peers = partial(self._peers, uuid)
-            return Gpu(nvml, handle, device, self._wanted, self._now, peers=peers)
+            target = Target(nvml, handle, uuid, self._wanted, self._now)
+            return Gpu(target, device, partial(self._peers, uuid))
         except codes.DeviceLostError as lost:
             self.errors.append((uuid, lost.code))
             self._unopened[index] = lost.code

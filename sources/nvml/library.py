@@ -234,6 +234,16 @@ class Library:
         ) or self.call("nvmlGpuInstanceGetInfo", instance, ctypes.byref(info))
         return code, info.placement.start
 
+    def fabric(self, handle: Handle) -> tuple[int, Struct]:
+        """Query the NVLink fabric of a GPU, with the newest call that the driver has."""
+        info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+        info.version = pynvml.nvmlGpuFabricInfo_v2
+        code = self.call("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info))
+        if code in (codes.FUNCTION_NOT_FOUND, codes.ARGUMENT_VERSION_MISMATCH):
+            info = pynvml.c_nvmlGpuFabricInfo_t()
+            code = self.call("nvmlDeviceGetGpuFabricInfo", handle, ctypes.byref(info))
+        return code, info
+
     def attributes(self, handle: Handle) -> tuple[int, Struct]:
         """Query the size of a MIG instance."""
         attributes = pynvml.c_nvmlDeviceAttributes()

@@ -21,28 +21,6 @@ _GPU, _SWITCH = 0, 2  # nvmlIntNvLinkDeviceType_t
 NVLINK: Final = 2  # nvmlGpuP2PCapsIndex_t
 _P2P_UNKNOWN: Final = 6  # nvmlGpuP2PStatus_t
 _REGISTERED: Final = 3  # NVML_GPU_FABRIC_STATE_COMPLETED
-_FABRIC_V2: Final = 0x0200_0024
-
-
-class _FabricInfo(ctypes.Structure):
-    """`nvmlGpuFabricInfo_t`."""
-
-    _fields_ = (
-        ("cluster", ctypes.c_ubyte * 16),
-        ("status", ctypes.c_uint),
-        ("clique", ctypes.c_uint),
-        ("state", ctypes.c_ubyte),
-    )
-
-
-class _FabricInfoV2(ctypes.Structure):
-    """`nvmlGpuFabricInfo_v2_t`."""
-
-    _fields_ = (
-        ("version", ctypes.c_uint),
-        *_FabricInfo._fields_,
-        ("health", ctypes.c_uint),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +125,13 @@ def read_fabric(nvml: Library, handle: Handle) -> tuple[str, int | None]:
         DeviceLostError: the device is gone.
         DriverGoneError: the driver is gone.
     """
-    newer = _FabricInfoV2(version=_FABRIC_V2)
-    info: _FabricInfo | _FabricInfoV2 = newer
-    code = nvml.call("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(newer))
-    if code in (codes.FUNCTION_NOT_FOUND, codes.ARGUMENT_VERSION_MISMATCH):
-        info = _FabricInfo()
-        code = nvml.call("nvmlDeviceGetGpuFabricInfo", handle, ctypes.byref(info))
+    code, info = nvml.fabric(handle)
     codes.check(code)
-    cluster = bytes(info.cluster)
-    if code or info.state != _REGISTERED or info.status:
+    cluster = bytes(info.clusterUuid)
+    # The state has one byte in NVML's header, four in pynvml.
+    if code or info.state & 0xFF != _REGISTERED or info.status:
         return "", None
-    return str(uuid.UUID(bytes=cluster)) if any(cluster) else "", int(info.clique)
+    return str(uuid.UUID(bytes=cluster)) if any(cluster) else "", int(info.cliqueId)
 
 
 def read_level(nvml: Library, one: Handle, other: Handle) -> tuple[int, Level | None]:

@@ -5,7 +5,7 @@ second, and the number of wraps is unknown. So podgpu adds up the rates of GPU p
 monitoring, each multiplied by the time over which it is the mean.
 """
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from pipeline.model import NS, Instant
@@ -58,7 +58,7 @@ class PcieCounters:
         self._profiler.reset()
 
 
-def counters(target: Target, now: Callable[[], Instant]) -> PcieCounters | None:
+def counters(target: Target) -> PcieCounters | None:
     """Create the counters of a GPU; None if they are not requested or GPM is not supported.
 
     Raises:
@@ -66,8 +66,6 @@ def counters(target: Target, now: Callable[[], Instant]) -> PcieCounters | None:
         DriverGoneError: the driver is gone.
     """
     rates = frozenset(rate for rate, field in COUNTERS.items() if target.wants(field))
-    profiler = None
-    if rates:
-        profiling = Profiling(target.nvml, target.handle, rates, 0, now)
-        profiler = profiling.gpu(target.uuid)
+    rates_target = replace(target, wanted=replace(target.wanted, fields=rates))
+    profiler = Profiling(rates_target).gpu() if rates else None
     return None if profiler is None else PcieCounters(profiler, target)

@@ -17,6 +17,8 @@ from sources.nvml.process_list import processes
 from sources.nvml.process_utilization import Utilization
 from sources.nvml.sample_statistics import Ring
 from sources.nvml.targets import (
+    COUNT,
+    MILLIWATTS,
     NONE32,
     SLOW,
     GpuReadings,
@@ -39,38 +41,31 @@ class _Number:
     call: str
     max_value: int
     arguments: tuple[int, ...] = ()
-    is_64_bit: bool = False
     divisor: int = 1
     unknown: int | None = None
     padded: bool = False  # the call also returns its sampling period
 
+
+_ECC: Final = "nvmlDeviceGetTotalEccErrors"
 
 # In the order of the catalogue. The limits are far above the values of any GPU.
 _NUMBERS: Final = (
     _Number("sm_clock_mhz", "nvmlDeviceGetClockInfo", 20_000, (1,)),
     _Number("memory_clock_mhz", "nvmlDeviceGetClockInfo", 50_000, (2,)),
     _Number("gpu_temperature_celsius", "nvmlDeviceGetTemperature", 200, (0,)),
-    _Number("power_watts", "nvmlDeviceGetPowerUsage", 100_000_000, divisor=1000),
+    _Number("power_watts", "nvmlDeviceGetPowerUsage", MILLIWATTS, divisor=1000),
     _Number(
-        "power_limit_enforced_watts", "nvmlDeviceGetEnforcedPowerLimit", 100_000_000, divisor=1000
+        "power_limit_enforced_watts", "nvmlDeviceGetEnforcedPowerLimit", MILLIWATTS, divisor=1000
     ),
-    _Number("energy_millijoules", "nvmlDeviceGetTotalEnergyConsumption", 1 << 62, is_64_bit=True),
+    _Number("energy_millijoules", "nvmlDeviceGetTotalEnergyConsumption", COUNT),
     _Number("pcie_replays", "nvmlDeviceGetPcieReplayCounter", NONE32 - 1),
     _Number("encoder_utilization_percent", "nvmlDeviceGetEncoderUtilization", 100, padded=True),
     _Number("decoder_utilization_percent", "nvmlDeviceGetDecoderUtilization", 100, padded=True),
     _Number("performance_state", "nvmlDeviceGetPerformanceState", 15, unknown=32),
-    _Number(
-        "ecc_corrected_volatile", "nvmlDeviceGetTotalEccErrors", 1 << 62, (0, 0), is_64_bit=True
-    ),
-    _Number(
-        "ecc_uncorrected_volatile", "nvmlDeviceGetTotalEccErrors", 1 << 62, (1, 0), is_64_bit=True
-    ),
-    _Number(
-        "ecc_corrected_aggregate", "nvmlDeviceGetTotalEccErrors", 1 << 62, (0, 1), is_64_bit=True
-    ),
-    _Number(
-        "ecc_uncorrected_aggregate", "nvmlDeviceGetTotalEccErrors", 1 << 62, (1, 1), is_64_bit=True
-    ),
+    _Number("ecc_corrected_volatile", _ECC, COUNT, (0, 0)),
+    _Number("ecc_uncorrected_volatile", _ECC, COUNT, (1, 0)),
+    _Number("ecc_corrected_aggregate", _ECC, COUNT, (0, 1)),
+    _Number("ecc_uncorrected_aggregate", _ECC, COUNT, (1, 1)),
 )
 
 FORCED: Final = frozenset({FIELD, *readers.UTILIZATION})
@@ -216,7 +211,7 @@ def shared(target: Target, *, carries: bool) -> list[Reader]:
 
 
 def _number(target: Target, spec: _Number) -> Reader:
-    box = ctypes.c_ulonglong() if spec.is_64_bit else ctypes.c_uint()
+    box = ctypes.c_ulonglong() if spec.max_value > NONE32 else ctypes.c_uint()
     boxes = [ctypes.byref(box)]
     if spec.padded:
         boxes.append(ctypes.byref(ctypes.c_uint()))

@@ -7,16 +7,16 @@ buffers that hold several seconds. podgpu reads them before they wrap.
 import ctypes
 import math
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from pipeline.fields.statistics_fields import SAMPLED, STATISTICS_OF
-from pipeline.model import NS, Instant, Reading
+from pipeline.model import NS, Instant
 from sources.nvml import codes, library
-from sources.nvml.library import Call, Handle, Library
+from sources.nvml.library import Call
 from sources.nvml.sample_series import Series
-from sources.nvml.targets import GpuReadings
+from sources.nvml.targets import GpuReadings, Output, Target
 
 _MAX_FILL: Final = 0.7
 """The part of a ring that may fill before it is read again; the rest is for late threads."""
@@ -43,61 +43,44 @@ class Kind:
 
     Attributes:
         number: NVML's sampling type.
-        fields: names of the fields for minimum, mean and maximum; None if not requested.
+        outputs: of minimum, mean and maximum; None if not requested.
         max_value: the largest possible value, in NVML's unit.
-        divisor: divides NVML's value to convert it to the unit of the fields.
     """
 
     number: int
-    fields: tuple[str | None, ...]
+    outputs: tuple[Output | None, ...]
     max_value: int
-    divisor: int
 
 
 class Ring:
     """Reads one ring of one GPU and returns the statistics of its window.
 
     Args:
-        nvml: the library.
-        handle: of the GPU.
+        target: the GPU, and the length of the window.
         kind: which ring.
-        target: uuid of the GPU, and how long its readings are valid.
-        window_ns: length of the window.
-        now: returns the current time.
 
     Attributes:
         due_ns: when it must be read again so that no sample is lost, by the monotonic clock;
             infinite if unknown.
     """
 
-    def __init__(
-        self,
-        nvml: Library,
-        handle: Handle,
-        kind: Kind,
-        target: tuple[str, int],
-        *,
-        window_ns: int,
-        now: Callable[[], Instant],
-    ) -> None:
+    def __init__(self, target: Target, kind: Kind) -> None:
         self.due_ns: float = math.inf
-        self._nvml = nvml
-        self._kind = kind
-        self._target = target
-        self._now = now
-        self._series = Series(window_ns // _US, kind.max_value)
-        self._last_new_at = now()
+        self._outputs = kind.outputs
+        self._now = target.now
+        self._series = Series(target.wanted.window_ns // _US, kind.max_value)
+        self._last_new_at = target.now()
         self._retry_ns = 0
         self._size = self._capacity = 0
         self._type, self._count = ctypes.c_uint(), ctypes.c_uint()
         self._samples = ctypes.create_string_buffer(0)
         # Read all samples each time, which takes as long as reading only new ones: no sample is
         # missed after the clock was set back, and the spacing is known.
-        since = ctypes.c_ulonglong(0)
-        self._args = (
-            handle,
+        self._bind = partial(
+            target.bind,
+            "nvmlDeviceGetSamples",
             ctypes.c_uint(kind.number),
-            since,
+            ctypes.c_ulonglong(0),
             ctypes.byref(self._type),
             ctypes.byref(self._count),
         )
@@ -112,14 +95,11 @@ class Ring:
         found = self._series.summary((at.mono_ns - self._last_new_at.mono_ns) // _US)
         if found is not None:
             summary, reach = found
-            uuid, valid_ns = self._target
             start = Instant(at.mono_ns - reach * _US, at.wall_ns - reach * _US)
-            divisor = self._kind.divisor
             values = (summary.minimum, summary.mean, summary.maximum)
-            for field, value in zip(self._kind.fields, values, strict=True):
-                if field is not None:
-                    converted = value if divisor == 1 else value / divisor
-                    result.append(Reading(uuid, field, (), converted, start, at, valid_ns))
+            for output, value in zip(self._outputs, values, strict=True):
+                if output is not None:
+                    output.add(result, at, value, start)
         implausible, self._series.has_implausible = self._series.has_implausible, False
         return codes.OUT_OF_RANGE if implausible else code
 
@@ -157,24 +137,19 @@ class Ring:
         """Read the whole ring into an array that grows as required."""
         while True:
             if self._call is None:
-                code = self._allocate()
+                code = self._bind(None)()
                 if code:
                     return code
+                self._capacity = self._count.value
+                # Always more than before; a driver that reports too few would loop here.
+                self._size = min(_MAX_SIZE, max(self._capacity, self._size * 2, 1))
+                self._samples = ctypes.create_string_buffer(self._size * library.SAMPLE_SIZE)
+                self._call = self._bind(self._samples)
             self._count.value = self._size
-            code = codes.FUNCTION_NOT_FOUND if self._call is None else self._call()
+            code = self._call()
             if code != codes.INSUFFICIENT_SIZE or self._size >= _MAX_SIZE:
                 return code
             self._call = None
-
-    def _allocate(self) -> int:
-        code = self._nvml.call("nvmlDeviceGetSamples", *self._args, None)
-        if code == 0:
-            self._capacity = self._count.value
-            # Always more than before; otherwise a driver that reports too few would loop here.
-            self._size = min(_MAX_SIZE, max(self._capacity, self._size * 2, 1))
-            self._samples = ctypes.create_string_buffer(self._size * library.SAMPLE_SIZE)
-            self._call = self._nvml.bind("nvmlDeviceGetSamples", *self._args, self._samples)
-        return code
 
     def reset(self) -> None:
         """Start from zero: the GPU was away."""
@@ -183,26 +158,13 @@ class Ring:
         self._series.reset()
 
 
-def rings(
-    nvml: Library,
-    handle: Handle,
-    target: tuple[str, int],
-    wanted: frozenset[str],
-    *,
-    window_ns: int,
-    now: Callable[[], Instant],
-) -> list[Ring]:
-    """Create the requested rings of a GPU; arguments as in `Ring`."""
-    return [
-        Ring(nvml, handle, kind, target, window_ns=window_ns, now=now) for kind in _kinds(wanted)
-    ]
-
-
-def _kinds(wanted: frozenset[str]) -> list[Kind]:
-    found: list[Kind] = []
+def rings(target: Target) -> list[Ring]:
+    """Create the requested rings of a GPU."""
+    found: list[Ring] = []
     for name, unit, number, _ in SAMPLED:
-        names = (f"{name}_{which}_{unit}" for which in STATISTICS_OF)
-        fields = tuple(field if field in wanted else None for field in names)
-        if any(fields):
-            found.append(Kind(number, fields, *_LIMITS[unit]))
+        fields = [f"{name}_{which}_{unit}" for which in STATISTICS_OF]
+        if target.wants(*fields):
+            limits = _LIMITS[unit]
+            outputs = (target.output(f, *limits) if target.wants(f) else None for f in fields)
+            found.append(Ring(target, Kind(number, tuple(outputs), limits[0])))
     return found

@@ -125,13 +125,22 @@ class Output:
     attrs: Attrs = ()
     unknown: Sequence[int] = (NONE32, NONE64)
 
-    def add(self, result: GpuReadings, at: Instant, value: int | float) -> int:
-        """Append the reading of a value; return `OK` or `OUT_OF_RANGE`."""
+    def add(
+        self, result: GpuReadings, at: Instant, value: int | float, start: Instant | None = None
+    ) -> int:
+        """Append the reading of a value; return `OK` or `OUT_OF_RANGE`.
+
+        Args:
+            result: gets the reading.
+            at: when the value was read.
+            value: in NVML's unit.
+            start: start of the time that the value covers.
+        """
         if 0 <= value <= self.max_value:
             if self.divisor != 1:
                 value /= self.divisor
             result.append(
-                Reading(self.uuid, self.field, self.attrs, value, None, at, self.valid_ns)
+                Reading(self.uuid, self.field, self.attrs, value, start, at, self.valid_ns)
             )
         elif value not in self.unknown:
             return codes.OUT_OF_RANGE
@@ -140,12 +149,13 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A device, and what to read of it."""
+    """A device, what to read of it, and the clock."""
 
     nvml: Library
     handle: Handle
     uuid: str
     wanted: ReadingRequest
+    now: Callable[[], Instant]
 
     def wants(self, *fields: str) -> bool:
         """Return whether any of these fields is requested."""

@@ -21,7 +21,7 @@ BUSY: Final = "graphics_engine_active_ratio"
 """The GPM field that shows how long a MIG instance was busy."""
 
 _TOTAL, _FREE, _RESERVED = (MEMORY_FIELDS[member] for member in ("total", "free", "reserved"))
-_WANTED: Final = ReadingRequest(frozenset({_TOTAL, _FREE, _RESERVED}))
+_WANTED: Final = ReadingRequest(frozenset({_TOTAL, _FREE, _RESERVED, BUSY}))
 _REVIVE_EVERY: Final = 60  # usage samples
 
 
@@ -122,7 +122,7 @@ class GpuUsageSampler:
         self.gpu = gpu
         self.was_down = self.processes_hidden = False
         self._now = now
-        self._target = Target(nvml, gpu.handle, gpu.uuid, _WANTED)
+        self._target = Target(nvml, gpu.handle, gpu.uuid, _WANTED, now)
         self._utilization = Utilization(nvml, gpu.handle)
         # The slow tier has the readers that a GPU with MIG mode on lacks; both tiers always run.
         plan = Plan([])
@@ -169,7 +169,7 @@ class GpuUsageSampler:
         plan = self._gpu_device.plan
         if self.processes_hidden and not self._has_instances and not self._has_gpu_profiler:
             self._has_gpu_profiler = True
-            plan.add(plan.slow, self._get_profiling().gpu(self.gpu.uuid))
+            plan.add(plan.slow, self._get_profiling().gpu())
         at = self._now()
         tiers = [plan.fast] if self._has_instances else [plan.fast, plan.slow]
         read, since = self._gpu_device.read(result, at, *tiers)
@@ -209,8 +209,7 @@ class GpuUsageSampler:
 
     def _get_profiling(self) -> Profiling:
         if self._profiling is None:
-            nvml, handle = self._target.nvml, self.gpu.handle
-            self._profiling = Profiling(nvml, handle, frozenset({BUSY}), 0, self._now)
+            self._profiling = Profiling(self._target)
         return self._profiling
 
     def _forget(self) -> None:

@@ -13,7 +13,7 @@ from pipeline.model import NS, Instant, Reading, SamplesTaken
 from sources.nvml import codes
 from sources.nvml.gpm import METRICS, Profiler, Profiling
 from sources.nvml.library import Library
-from sources.nvml.targets import GpuReadings
+from sources.nvml.targets import GpuReadings, ReadingRequest, Target
 from tests.fakes.nvml import FakeNvml, Gpm, Scenario, h100, h100s, slices
 from tests.sources.nvml.harness import (
     GPU,
@@ -300,7 +300,8 @@ def opened(fake: FakeNvml, scenario: Scenario) -> tuple[Profiler, Clock, Library
     nvml, clock = Library(), Clock()
     nvml.open()
     _, handle = nvml.handle_at(0)
-    profiler = Profiling(nvml, handle, frozenset({ACTIVE}), 1, clock).gpu(GPU[0])
+    target = Target(nvml, handle, GPU[0], ReadingRequest(frozenset({ACTIVE})), clock)
+    profiler = Profiling(target).gpu()
     assert profiler is not None
     fake.calls(reset=True)
     return profiler, clock, nvml
