@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from pipeline.ledger.account_state import dump
-from pipeline.ledger.schema import UNATTRIBUTED_ID
+from pipeline.ledger.schema import UNATTRIBUTED_ID, transaction
 from pipeline.ledger.write_batch import Batch, HoldingRow
 from pipeline.model import PartialRef, PodInfo
 
@@ -83,19 +83,14 @@ class Store:
         Raises:
             sqlite3.Error: the batch was written completely or not at all.
         """
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
+        query = "SELECT ifnull(max(value), '') FROM meta WHERE key = 'last'"
         try:
-            (last,) = connection.execute(
-                "SELECT ifnull(max(value), '') FROM meta WHERE key = 'last'"
-            ).fetchone()
-            if last != batch.token:
-                self._put(batch)
-            connection.execute("COMMIT")
+            with transaction(self._connection):
+                (last,) = self._connection.execute(query).fetchone()
+                if last != batch.token:
+                    self._put(batch)
         except BaseException:
             self.clear_caches()
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
             raise
 
     def clear_caches(self) -> None:

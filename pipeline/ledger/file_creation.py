@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from pipeline.ledger.account_state import load
 from pipeline.ledger.errors import CorruptError, LedgerError
-from pipeline.ledger.file_open import READ_ERRORS, identify, to_ledger_error
+from pipeline.ledger.file_open import identify, ledger_errors
 from pipeline.ledger.migrations import migrate
 from pipeline.ledger.schema import APPLICATION_ID, TABLES, VERSION, WRITE_VERSION, columns_of
 from pipeline.model import DeviceUsage
@@ -75,36 +75,35 @@ def open_readwrite(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
         ForeignError: the file is a newer ledger or another program's database; it is unchanged.
         LedgerError: the file cannot be opened now.
     """
-    name = str(path)
-    _create_file(path)
     try:
-        uri = f"file:{quote(name, errors='surrogateescape')}?mode=rw"
-        connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
-    except READ_ERRORS as error:
-        raise to_ledger_error(name, error) from error
-    try:
-        _prepare(connection, path, synchronous)
-    except READ_ERRORS as error:
-        connection.close()
-        raise to_ledger_error(name, error) from error
+        with ledger_errors(path):
+            _create_file(path)
+            uri = f"file:{quote(str(path), errors='surrogateescape')}?mode=rw"
+            connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
+            try:
+                _prepare(connection, path, synchronous)
+            except BaseException:
+                connection.close()
+                raise
     except OSError as error:
-        connection.close()
-        raise _open_error(path, error) from error
-    except BaseException:
-        connection.close()
-        raise
+        fix = f"mount the folder {path.parent} writable for uid {os.geteuid()}"
+        problem = (error.strerror or str(error)).lower()
+        raise LedgerError(str(path), problem, f"{fix}, or give another path") from error
     return connection
 
 
 def _create_file(path: Path) -> None:
-    """Create an empty file if it is missing; SQLite creates its other files with the same mode."""
+    """Create an empty file if it is missing; SQLite creates its other files with the same mode.
+
+    Raises:
+        LedgerError: a file is a link or no regular file.
+        OSError: the file cannot be created.
+    """
     for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
         try:
             mode = each.lstat().st_mode
         except FileNotFoundError:
             continue
-        except OSError as error:
-            raise _open_error(path, error) from error
         if not stat.S_ISREG(mode):
             problem = "is a symbolic link" if stat.S_ISLNK(mode) else "is not a regular file"
             raise LedgerError(str(each), problem, "remove it, or give another path", reason="link")
@@ -112,19 +111,10 @@ def _create_file(path: Path) -> None:
         descriptor = os.open(path, _CREATE_FLAGS, MODE)
     except FileExistsError:
         return
-    except OSError as error:
-        raise _open_error(path, error) from error
     try:
         os.fchmod(descriptor, MODE)
-    except OSError as error:
-        raise _open_error(path, error) from error
     finally:
         os.close(descriptor)
-
-
-def _open_error(path: Path, error: OSError) -> LedgerError:
-    fix = f"mount the folder {path.parent} writable for uid {os.geteuid()}, or give another path"
-    return LedgerError(str(path), (error.strerror or str(error)).lower(), fix)
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, synchronous: Synchronous) -> None:
@@ -158,14 +148,12 @@ def read_stored_state(connection: sqlite3.Connection, name: str) -> StoredState:
         LedgerError: the file cannot be read.
     """
     states, boots, invalid = {}, {}, 0
-    try:
+    with ledger_errors(name):
         rows = connection.execute("SELECT device, usage, boot FROM state").fetchall()
-        for device, text, boot in rows:
-            try:
-                states[device], boots[device] = load(device, text), str(boot)
-            except (ValueError, TypeError):
-                invalid += 1
         open_ids = connection.execute("SELECT id FROM holdings WHERE end_ns IS NULL").fetchall()
-    except READ_ERRORS as error:
-        raise to_ledger_error(name, error) from error
+    for device, text, boot in rows:
+        try:
+            states[device], boots[device] = load(device, text), str(boot)
+        except (ValueError, TypeError):
+            invalid += 1
     return StoredState(states, invalid, tuple([str(own_id) for (own_id,) in open_ids]), boots)

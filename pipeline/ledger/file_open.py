@@ -3,6 +3,8 @@
 import os
 import sqlite3
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -75,25 +77,21 @@ def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
     file = Path(path)
     name = str(file)
     _check_readable(file)
-    try:
-        address = _uri(file)
+    with ledger_errors(name):
+        try:
+            address = _uri(file)
+        except OSError as error:
+            raise LedgerError(name, (error.strerror or str(error)).lower(), _FIX_ACCESS) from error
         connection = sqlite3.connect(address, uri=True, timeout=_WAIT, isolation_level=None)
-    except READ_ERRORS as error:
-        raise to_ledger_error(name, error) from error
-    except OSError as error:
-        raise LedgerError(name, (error.strerror or str(error)).lower(), _FIX_ACCESS) from error
-    try:
-        identify(connection, name)
-        connection.execute("PRAGMA query_only = 1")
-        # Sums over a year are calculated in memory, not in temporary files.
-        connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    except READ_ERRORS as error:
-        connection.close()
-        raise to_ledger_error(name, error) from error
-    except BaseException:
-        connection.close()
-        raise
+        try:
+            identify(connection, name)
+            connection.execute("PRAGMA query_only = 1")
+            # Sums over a year are calculated in memory, not in temporary files.
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        except BaseException:
+            connection.close()
+            raise
     return connection
 
 
@@ -147,15 +145,12 @@ def identify(connection: sqlite3.Connection, name: str) -> None:
     Raises:
         CorruptError: the file is not a ledger, or is damaged.
         ForeignError: the file is a newer ledger or another program's database.
-        LedgerError: the file cannot be read now.
+        sqlite3.Error: the file cannot be read now.
     """
-    try:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        found = columns_of(connection)
-        kept = stored_version(connection, found)
-    except READ_ERRORS as error:
-        raise to_ledger_error(name, error) from error
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    found = columns_of(connection)
+    kept = stored_version(connection, found)
     if application != APPLICATION_ID:
         if columns(1) <= found and _one_byte_off(application):
             problem = "has the tables of a ledger, but its header is damaged"
@@ -195,6 +190,19 @@ def _matches_version(version: int, kept: str | None, found: frozenset[tuple[str,
 def _one_byte_off(application: int) -> bool:
     different = (application ^ APPLICATION_ID) & 0xFFFFFFFF
     return sum(byte > 0 for byte in different.to_bytes(4)) == 1
+
+
+@contextmanager
+def ledger_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Convert the errors of reading or writing a ledger.
+
+    Raises:
+        LedgerError: the file cannot be used.
+    """
+    try:
+        yield
+    except READ_ERRORS as error:
+        raise to_ledger_error(str(path), error) from error
 
 
 def to_ledger_error(path: str, error: Exception) -> LedgerError:

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from pipeline.ledger.batch_writer import utf8
-from pipeline.ledger.schema import GAPS, HOLDINGS, INDEXES, VERSION, WRITE_VERSION
+from pipeline.ledger.schema import GAPS, HOLDINGS, INDEXES, VERSION, WRITE_VERSION, transaction
 
 _ID_BYTES: Final = 12
 
@@ -42,8 +42,7 @@ def migrate(connection: sqlite3.Connection) -> None:
         return
     connection.create_function("id_of", -1, _id_of, deterministic=True)
     run = connection.execute
-    run("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         for name in INDEXES:
             run(f"DROP INDEX IF EXISTS {name}")
         for name, table, copy in (("holdings", HOLDINGS, _HOLDINGS), ("gaps", GAPS, _GAPS)):
@@ -59,11 +58,6 @@ def migrate(connection: sqlite3.Connection) -> None:
             run("UPDATE state SET usage = ? WHERE device = ?", (_with_ids(text), device))
         run(f"PRAGMA user_version = {VERSION}")
         run(WRITE_VERSION)
-        run("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            run("ROLLBACK")
-        raise
 
 
 def _id_of(*parts: object) -> str:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from pipeline.ledger.schema import HOUR_NS, UNATTRIBUTED_ID, invalid_value_error
+from pipeline.ledger.schema import HOUR_NS, UNATTRIBUTED_ID, invalid_value_error, transaction
 from pipeline.model import PartialRef, StringPairs
 from pipeline.model.usage_window import ContainerIdentity, DeviceTotal, Gap, UsageRow, UsageWindow
 
@@ -112,8 +112,7 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> U
     """
     first, beyond = start_ns // HOUR_NS, -(-min(end_ns, _LATEST_NS) // HOUR_NS)
     start, end = first * HOUR_NS, beyond * HOUR_NS
-    connection.execute("BEGIN")
-    with _rolled_back(connection), _as_database_error():
+    with transaction(connection, "BEGIN"), _as_database_error():
         node = connection.execute("SELECT value FROM meta WHERE key = 'node'").fetchone()
         first_hour_ns, last = _recorded_span(connection)
         start = max(start, first_hour_ns)
@@ -174,16 +173,6 @@ def is_empty(connection: sqlite3.Connection) -> bool:
     """
     found = connection.execute("SELECT EXISTS (SELECT 1 FROM device_hours)").fetchone()
     return not found[0]
-
-
-@contextmanager
-def _rolled_back(connection: sqlite3.Connection) -> Iterator[None]:
-    """Roll back the transaction at the end, unless SQLite has done so."""
-    try:
-        yield
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.ledger.schema import HOUR_NS, invalid_value_error
+from pipeline.ledger.schema import HOUR_NS, invalid_value_error, transaction
 from pipeline.model import Instant
 
 _STEP: Final = 24
@@ -142,8 +142,7 @@ def _first_hour(connection: sqlite3.Connection) -> int | None:
 def _remove(connection: sqlite3.Connection, hour: int) -> int:
     """Remove everything that ended before an hour, in one transaction; return the rows."""
     count, moment = 0, hour * HOUR_NS
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         for query, value in (
             ("DELETE FROM hours WHERE hour < ?", hour),
             ("DELETE FROM device_hours WHERE hour < ?", hour),
@@ -151,9 +150,4 @@ def _remove(connection: sqlite3.Connection, hour: int) -> int:
             ("DELETE FROM gaps WHERE end_ns <= ?", moment),
         ):
             count += connection.execute(query, (value,)).rowcount
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
     return count

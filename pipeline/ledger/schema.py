@@ -1,6 +1,8 @@
 """The tables of the ledger file, and its version."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from types import MappingProxyType
 from typing import Final
@@ -163,6 +165,19 @@ def stored_version(connection: sqlite3.Connection, found: frozenset[tuple[str, s
         return None
     row = connection.execute("SELECT value FROM meta WHERE key = 'tables'").fetchone()
     return None if row is None else str(row[0])
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    """Commit what is done in the context, or roll it back after any exception."""
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def invalid_value_error(what: str) -> sqlite3.DatabaseError:

@@ -14,7 +14,7 @@ from pipeline.diagnostics.mounts import file_system
 from pipeline.diagnostics.process_lookup import lock_owner
 from pipeline.diagnostics.write_access import check_writable
 from pipeline.ledger.errors import ForeignError, LedgerError
-from pipeline.ledger.file_open import READ_ERRORS, open_readonly, to_ledger_error
+from pipeline.ledger.file_open import ledger_errors, open_readonly
 from sinks.ledger.checks import CHECKS
 from sinks.ledger.options import Options
 from sinks.ledger.writer_lock import lock_of
@@ -73,9 +73,7 @@ def _read(path: Path) -> None:
     with closing(open_readonly(path)) as connection:
         if path.stat().st_size > _MAX_CHECKED_BYTES:
             return
-        try:
+        with ledger_errors(path):
             (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        except READ_ERRORS as error:
-            raise to_ledger_error(str(path), error) from error
         if result != "ok":
             raise LedgerError(str(path), str(result), "save a copy of it")

@@ -19,7 +19,7 @@ from pipeline.ledger.account_state import to_current_clock
 from pipeline.ledger.change_tracker import LedgerAccumulator
 from pipeline.ledger.errors import ForeignError, LedgerError
 from pipeline.ledger.file_creation import StoredState
-from pipeline.ledger.file_open import READ_ERRORS, open_readonly, to_ledger_error
+from pipeline.ledger.file_open import ledger_errors, open_readonly
 from pipeline.ledger.queries import read_window
 from pipeline.ledger.write_batch import Batch
 from pipeline.model import NS, Instant, Snapshot, TotalsRestored
@@ -326,10 +326,8 @@ class LedgerSink:
 
 def _read(path: Path, start_ns: int, end_ns: int) -> UsageWindow:
     try:
-        with closing(open_readonly(path)) as connection:
+        with ledger_errors(path), closing(open_readonly(path)) as connection:
             return read_window(connection, start_ns, end_ns)
-    except READ_ERRORS as error:
-        raise to_ledger_error(str(path), error) from error
     except OSError as error:
         problem = (error.strerror or str(error)).lower()
         raise LedgerError(str(path), problem, "check its disk") from error
