@@ -1,6 +1,7 @@
 """Fixtures for all tests: no unclosed event loop, and no blocking call in a running loop."""
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ from pipeline.base.logs import ROOT
 # The examples are the same in each run; `--hypothesis-profile=random` tries others.
 settings.register_profile("podgpu", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None)
+settings.register_profile("fast", deadline=None, derandomize=True, max_examples=10)
 settings.load_profile("podgpu")
 
 _OURS = ["config", "pipeline", "podgpu", "sources", "sinks"]
@@ -25,8 +27,13 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(autouse=True)
-def blockbuster() -> Iterator[BlockBuster]:
-    """Fail a test in which podgpu's code blocks the event loop."""
+def blockbuster(request: pytest.FixtureRequest) -> Iterator[BlockBuster]:
+    """Fail a test in which podgpu's code blocks the event loop; only tests that are coroutines."""
+    test = request.function
+    test = test.hypothesis.inner_test if hasattr(test, "hypothesis") else test
+    if not inspect.iscoroutinefunction(test):
+        yield BlockBuster()
+        return
     with blockbuster_ctx(scanned_modules=_OURS) as guard:
         for function in guard.functions.values():
             # The kernel serves these files from memory.

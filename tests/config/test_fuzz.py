@@ -5,6 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.config.samples import ENV, SINKS, options_of, problems_of, with_options
+from tests.support.examples import examples
 
 KEYS = ["sources", "sinks", "kind", "nvml", "everything", "jsonl", "path", "interval", "count"]
 KEYS += ["labels", "rules", "name", "tls", "mode"]
@@ -59,7 +60,7 @@ def test_any_text_is_read_or_refused(text: str | bytes) -> None:
     check(text)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(yaml_like)
 @example("? [a]\n: b")
 @example("a: ! b")
@@ -69,7 +70,7 @@ def test_any_text_that_resembles_yaml_is_read_or_refused(text: str) -> None:
     check(SINKS + "sources:\n  a:\n    kind: everything\n    labels:\n      " + text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(trees)
 def test_any_tree_in_any_place_is_read_or_refused(tree: object) -> None:
     check(yaml.safe_dump(tree))

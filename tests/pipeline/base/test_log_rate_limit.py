@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pipeline.base import log_rate_limit
 from pipeline.base.log_rate_limit import EACH, KINDS, BoundedHandler
 from pipeline.base.logs import LONGEST, JsonFormatter, TextFormatter
+from tests.support.examples import examples
 
 LEFT_OUT = re.compile(r"^(\d+) more lines like the following.* were left out in the last minute")
 
@@ -211,7 +212,7 @@ def test_the_handler_keeps_no_arguments_and_exceptions_alive(log: Log) -> None:
         max_size=400,
     )
 )
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_each_record_is_a_line_or_is_counted(records: list[tuple[int, str, str, int]]) -> None:
     log = Log()
     for number, name, text, seconds in records:

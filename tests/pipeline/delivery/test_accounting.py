@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pipeline.delivery.contract import Acked, Outcome, Record, Rejected, Retry, TooLarge
 from pipeline.delivery.queue.factory import open_queue
 from tests.pipeline.delivery.support import Bench, number_of, points_of, size_of
+from tests.support.examples import examples
 
 OUTCOMES = st.one_of(
     st.just(Acked()),
@@ -139,7 +140,7 @@ async def run_history(
 
 
 @pytest.mark.timeout(120)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(ACTIONS, max_size=25),
     st.sampled_from(["durable list", "list", "memory"]),

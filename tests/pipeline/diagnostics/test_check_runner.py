@@ -15,6 +15,7 @@ from pipeline.diagnostics.check_runner import Examination, of_components, run
 from pipeline.diagnostics.context import DoctorContext
 from podgpu.doctor.check_table import CHECKS
 from tests.podgpu.doctor.support import config, is_bad, of
+from tests.support.examples import examples
 
 OK = CHECKS["clock"].ok("here", "synchronised")
 
@@ -60,7 +61,7 @@ async def test_an_error_in_a_check_is_a_failure_with_its_text_and_line() -> None
     assert exit_status(found) == 2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.sampled_from(sorted(KINDS)), max_size=8))
 def test_each_check_gives_a_finding_in_order_whatever_the_others_do(names: list[str]) -> None:
     examinations = [Examination(f"{at}", KINDS[name][0]) for at, name in enumerate(names)]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.http.client_shares import ClientAccounting, ClientConnection, State
 from pipeline.http.limits import Limits
+from tests.support.examples import examples
 
 
 class FakeServer:
@@ -188,7 +189,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 async def test_connections_and_bytes_are_counted_and_limited(
     steps: list[tuple[str, int, int]],
 ) -> None:

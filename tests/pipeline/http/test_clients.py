@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.component.contracts import HttpRequest, HttpResponse
 from pipeline.http.allowed_hosts import Hosts
+from tests.support.examples import examples
 from tests.support.http import LOCAL, Client, Clients, Connect, listeners, says
 
 
@@ -222,7 +223,7 @@ async def test_the_body_of_a_get_request_is_not_waited_for(connect: Connect) -> 
 
 
 @given(st.lists(st.one_of(st.binary(max_size=60), st.just(b"GET /a HTTP/1.1\r\n\r\n")), max_size=6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 async def test_the_server_continues_after_arbitrary_bytes(pieces: list[bytes]) -> None:
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/a", says("a"), title="A")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.http import fair_queue as module
 from pipeline.http.fair_queue import BusyError, FairQueue, source_of
+from tests.support.examples import examples
 
 
 async def settled() -> None:
@@ -153,7 +154,7 @@ async def test_the_next_request_is_found_fast_among_20000() -> None:
     st.integers(1, 3),
     st.one_of(st.none(), st.integers(0, 4)),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 async def test_no_turn_is_lost_or_assigned_twice(
     steps: list[tuple[str, int]], at_once: int, waiting: int | None
 ) -> None:

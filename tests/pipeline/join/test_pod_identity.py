@@ -34,6 +34,7 @@ from tests.pipeline.join.cluster import (
 from tests.pipeline.join.sampled_cluster import SampledCluster, cgroup_owner, process_of
 from tests.pipeline.join.scenarios import Scenario
 from tests.pipeline.usage.samples import S, use
+from tests.support.examples import examples
 from tests.support.nodes import at
 
 
@@ -42,7 +43,7 @@ def subjects(node: Cluster, device: str = A) -> list[tuple[str, str]]:
 
 
 @given(st.integers(0, 1 << 40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_names_and_uids_are_paired_correctly_and_every_sum_is_exact(seed: int) -> None:
     """Sources report at different times, late or not at all, and podgpu restarts."""
     assert Scenario(seed).play() == []

@@ -36,6 +36,7 @@ from pipeline.model import (
 )
 from tests.pipeline.join.cluster import GPUS, container, pod, pod_list, runtime_claim
 from tests.pipeline.usage.samples import adds_up
+from tests.support.examples import examples
 from tests.support.nodes import Node, at, mig
 
 T = TypeVar("T")
@@ -194,7 +195,7 @@ class Author:
 
 
 HISTORIES = st.tuples(st.integers(0, 1 << 40), st.integers(1, 60))
-EXAMPLES = settings(max_examples=300, deadline=None)
+EXAMPLES = settings(max_examples=examples(300), deadline=None)
 
 
 def of_device(account: DeviceUsage) -> list[int]:

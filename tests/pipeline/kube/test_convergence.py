@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import ApiError
 from tests.pipeline.kube.recorder import reflecting
+from tests.support.examples import examples
 from tests.support.kube import Collection, FakeApi, named, status
 
 NAMES = st.sampled_from("abcd")
@@ -71,7 +72,7 @@ async def run_history(actions: list[tuple[object, ...]]) -> None:
         assert len(api.requests) <= 5 + 2 * len(actions) + (ended - started) / 30
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(ACTIONS, max_size=25))
 @example([("wait", 0.0), ("wait", 0.0), ("put", "a", 1), ("wait", 0.0), ("put", "a", 0)])
 def test_after_any_history_the_copy_equals_the_collection(

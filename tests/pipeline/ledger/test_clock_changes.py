@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pipeline.model import NS, Holding
 from tests.pipeline.ledger.machine import DEVICE, Expected, Machine, Run, rows
 from tests.pipeline.ledger.open_ledger import window_of
+from tests.support.examples import examples
 
 HOUR = 3600
 TO_2039 = 12 * 366 * 24 * HOUR
@@ -95,7 +96,7 @@ class Story:
             assert snapshot.at.wall_of(holder.since) <= snapshot.at.wall_ns
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(ahead=_STEPS, actions=st.lists(_ACTIONS, max_size=25))
 def test_the_ledger_is_right_however_the_clock_is_set(
     ahead: float, actions: list[tuple[str, float]]

@@ -14,6 +14,7 @@ from pipeline.ledger.queries import read_window
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.model import NS, DeviceUsage, Instant
 from tests.pipeline.ledger.open_ledger import OpenLedger, Snapshots, account, assert_adds_up, moved
+from tests.support.examples import examples
 from tests.support.nodes import START, gpu
 from tests.support.usage import used
 
@@ -128,7 +129,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(STEPS)
 def test_the_ledger_contains_exactly_what_was_counted(
     steps: list[tuple[Any, ...]],

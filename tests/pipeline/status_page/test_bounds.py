@@ -22,6 +22,7 @@ from tests.pipeline.status_page.scenes import (
     status_input,
     two_gpus,
 )
+from tests.support.examples import examples
 from tests.support.nodes import gpu, kubelet_claim, mig, reading, uuid_of
 
 
@@ -85,7 +86,7 @@ def test_holders_above_the_limit_are_only_counted() -> None:
     assert (len(found.holders), found.holders_left_out) == (MOST_HOLDERS, 3)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.text(min_size=1, max_size=2000))
 def test_every_text_is_one_short_printable_line(text: str) -> None:
     found = status_of(hostile(text))

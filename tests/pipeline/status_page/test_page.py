@@ -30,6 +30,7 @@ from tests.pipeline.status_page.scenes import (
     status,
     status_input,
 )
+from tests.support.examples import examples
 from tests.support.nodes import gpu, kubelet_claim, uuid_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "status_page"
@@ -251,7 +252,7 @@ HTML = (
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @example("<b>")
 @example("</th>")
 @example("<!--")

@@ -24,6 +24,7 @@ from tests.pipeline.ledger.reports.windows import (
 from tests.pipeline.status_page.html_reader import Element, read, table
 from tests.pipeline.status_page.last_days import DAYS, input_with, last_day, many, status_with
 from tests.pipeline.status_page.scenes import HOSTILE
+from tests.support.examples import examples
 from tests.support.nodes import Node, gpu, mig
 
 
@@ -283,7 +284,7 @@ def test_no_text_of_a_ledger_can_change_the_page() -> None:
     assert "&lt;script&gt;" in text
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(windows)
 def test_any_usage_can_be_shown(usage_window) -> None:  # type: ignore[no-untyped-def]
     status = status_with(last_day(usage_window))

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from podgpu.cli.commands import run_command
 from tests.podgpu.cli.topology_command import CREDENTIAL, run
+from tests.support.examples import examples
 
 SECRETS = ("hunter2", CREDENTIAL)
 """argparse handles a word with a blank differently."""
@@ -90,7 +91,9 @@ def test_an_error_about_an_address_does_not_repeat_it(
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=examples(100),
+    deadline=None,
 )
 @given(
     st.lists(st.sampled_from(["--json", "--user me", "--insecure", "-c x", "best", "-n 1"])),

@@ -9,6 +9,7 @@ from podgpu.cli.terminal_text import broken, fit, middle, terminal_safe, width, 
 from podgpu.cli.top.ui_state import State, Tab
 from podgpu.cli.top.view import Feed, View
 from tests.pipeline.status_page.scenes import hostile
+from tests.support.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_text_is_fitted_into_columns(text: str, columns: int, expected: str) -> 
     assert fit(text, columns) == expected
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.text(min_size=1), st.integers(0, 40), st.booleans())
 def test_any_text_has_the_width_of_its_columns(text: str, columns: int, right: bool) -> None:
     fitted = fit(text, columns, right=right)
@@ -56,7 +57,7 @@ def test_a_long_text_is_shortened_in_its_middle(text: str, columns: int, expecte
     assert middle(text, columns) == expected
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.text(), st.integers(0, 40))
 def test_as_little_as_possible_of_a_text_is_left_out(text: str, columns: int) -> None:
     fitted = middle(text, columns)
@@ -72,7 +73,7 @@ def test_as_little_as_possible_of_a_text_is_left_out(text: str, columns: int) ->
         assert width(fitted) >= columns - 2
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.text(max_size=200), st.integers(4, 40))
 def test_a_wrapped_text_is_complete(text: str, columns: int) -> None:
     first, *more = broken(text, columns)
@@ -82,7 +83,7 @@ def test_a_wrapped_text_is_complete(text: str, columns: int) -> None:
     assert len(more) <= len(text)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.text(min_size=1, max_size=400))
 def test_any_text_stays_on_its_line(text: str) -> None:
     for tab in (Tab.GPUS, Tab.COMPONENTS):

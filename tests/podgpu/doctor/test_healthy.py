@@ -21,6 +21,7 @@ from tests.fakes.nvml.fixtures import fake_nvml
 from tests.podgpu.doctor.support import config, context, free_port, verdicts
 from tests.sources.checkpoint.checkpoints import checkpoint, entry
 from tests.sources.pods.pod_objects import raw_pod
+from tests.support.examples import examples
 from tests.support.kube import ApiServer, Collection
 
 __all__ = ["fake_nvml"]
@@ -90,7 +91,7 @@ async def _finding_or_error(part: Verdict | type[Exception]) -> list[Finding]:
     raise part("x")
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
         st.one_of(

@@ -10,6 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.sinks.node.support import GPUS, Bench, now
+from tests.support.examples import examples
 from tests.support.nodes import (
     START,
     Node,
@@ -195,7 +196,7 @@ async def run_an_hour(seed: int, interval: int, refresh: int, takes: float) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-@settings(max_examples=3, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(3), deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(
     st.integers(0, 1 << 32),
     st.sampled_from([1, 10, 60]),

@@ -23,6 +23,7 @@ from tests.sinks.podlist.support import (
     listing,
     podgpu_entries,
 )
+from tests.support.examples import examples
 
 DEVICES = (*GPUS, SLICE)
 # Names as Kubernetes allows them; some parts are missing.
@@ -99,7 +100,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STEPS, st.sampled_from(["rename", "inplace"]))
 def test_after_any_steps_the_file_lists_the_last_holders(steps: list[Any], write: str) -> None:
     with TemporaryDirectory() as folder:

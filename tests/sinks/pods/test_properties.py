@@ -20,6 +20,7 @@ from tests.sinks.pods.support import (
     uuids,
     webhook_denial,
 )
+from tests.support.examples import examples
 
 PODS = ("a", "b")
 GPUS = st.sets(st.integers(0, 2), min_size=1).map(lambda found: tuple(sorted(found)))
@@ -138,7 +139,7 @@ class World:
             pass
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(STEPS)
 def test_other_programs_values_stay_and_own_values_are_the_last_known(steps: list[Any]) -> None:
     with closing(looptime.new_event_loop()) as loop:

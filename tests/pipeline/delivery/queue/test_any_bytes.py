@@ -17,9 +17,10 @@ from tests.pipeline.delivery.queue.support import (
     on_disk,
     segments,
 )
+from tests.support.examples import examples
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(data=st.data())
 def test_f1_any_bytes_are_read_without_an_error(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -33,6 +33,7 @@ from tests.pipeline.delivery.queue.support import (
     points,
     record,
 )
+from tests.support.examples import examples
 
 SIGNALS = st.sampled_from([0, 0, 0, 1, 3])
 SIZES = st.sampled_from([13, 40, 1000, 30_000, 66_000, 200_000])
@@ -204,7 +205,7 @@ class CallsToSafe(Calls):
 
 
 _SETTINGS = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -11,6 +11,7 @@ from config.errors import ConfigError
 from config.loader import parse_struct
 from pipeline.http.access.cipher_names import ALWAYS, SUITES
 from pipeline.http.access.web_config_schema import HttpServer, RateLimit, TlsServer, WebOptions
+from tests.support.examples import examples
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 PAIR = "  cert_file: a.crt\n  key_file: a.key\n"
@@ -300,7 +301,7 @@ WORDS = [
         .map("".join),
     )
 )  # fmt: skip
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_any_text_is_a_web_config_or_a_config_error(text: str | bytes) -> None:
     try:
         found: object = parse_struct(text, WebOptions, origin="web.yml")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pipeline.ledger.reports import GroupBy, GroupByError, Prices, Report, Row, Sum, build_report
 from pipeline.model.usage_window import UsageRow
 from tests.pipeline.ledger.reports.windows import HOUR, day, identity, usage_row, window, windows
+from tests.support.examples import examples
 
 NO_PRICES = Prices()
 GROUPINGS = [
@@ -154,7 +155,7 @@ def _known(values: list[int | None]) -> int:
     return sum(value for value in values if value is not None)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(windows, st.sampled_from(GROUPINGS), st.sampled_from(PRICES))
 def test_rows_sum_to_the_totals(usage, by: GroupBy, prices: Prices) -> None:  # type: ignore[no-untyped-def]
     found = build_report(usage, by, prices)

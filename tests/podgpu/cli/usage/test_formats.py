@@ -35,6 +35,7 @@ from tests.pipeline.ledger.reports.windows import (
     window,
     windows,
 )
+from tests.support.examples import examples
 
 GROUPINGS = [
     GroupBy.parse(text) for text in ("namespace", "pod", "workload", "device", "label:team")
@@ -95,7 +96,7 @@ def test_names_that_look_like_formulas_are_quoted_in_csv(first: str) -> None:
     assert rows[2] == ["a=b", "-2"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text(max_size=12), st.sampled_from(GROUPINGS))
 def test_csv_is_read_back_with_any_names(text: str, by: GroupBy) -> None:
     rows = list(csv.reader(io.StringIO(report_csv(build_report(hostile(text), by, PRICED)))))
@@ -103,7 +104,7 @@ def test_csv_is_read_back_with_any_names(text: str, by: GroupBy) -> None:
     assert [row[0] for row in rows] == ["row", "group", "unattributed", "total"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(windows, st.sampled_from(GROUPINGS), st.sampled_from([Prices(), PRICED]), WIDTHS)
 def test_any_report_can_be_shown(
     usage_window: UsageWindow, by: GroupBy, prices: Prices, width: int
@@ -115,7 +116,7 @@ def test_any_report_can_be_shown(
     json.loads(json_text(document(found)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text(min_size=1, max_size=60), st.integers(80, 200))
 def test_a_report_fits_its_width_with_any_names(text: str, width: int) -> None:
     usage_window = replace(hostile(text), node="gpu-node-1", gaps=())

@@ -14,6 +14,7 @@ from tests.podgpu.doctor.cluster.monitors import EVERYTHING, PORT, SERVICE, moni
 from tests.podgpu.doctor.cluster.objects import PRESENT, Raw, cluster, daemonset, pod, raw, taint
 from tests.podgpu.doctor.cluster.unexpected_objects import UNEXPECTED, replaced
 from tests.podgpu.doctor.support import of
+from tests.support.examples import examples
 
 ALL_CHECKS = (
     daemonset_checks.check_daemonsets,
@@ -65,7 +66,7 @@ OBJECTS: dict[str, Raw] = {
 }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(sorted(OBJECTS)), st.lists(st.integers(0, 5), max_size=8), UNEXPECTED)
 def test_an_unexpected_object_does_not_break_a_check(
     name: str, at: list[int], unexpected: Any

@@ -19,6 +19,7 @@ from tests.e2e.documented import objects, rules
 from tests.podgpu.doctor.cluster.objects import Raw, deployment
 from tests.podgpu.doctor.cluster.unexpected_objects import UNEXPECTED, replaced
 from tests.podgpu.doctor.support import is_bad, of
+from tests.support.examples import examples
 from tests.support.kube import ApiServer, Collection, status
 
 DAEMONSETS = "/apis/apps/v1/daemonsets"
@@ -186,7 +187,7 @@ class FixedResponse:
         return self.body
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.integers(0, 5), max_size=8),
     UNEXPECTED,

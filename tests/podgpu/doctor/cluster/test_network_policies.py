@@ -19,6 +19,7 @@ from tests.podgpu.doctor.cluster.objects import Raw, deployment
 from tests.podgpu.doctor.cluster.test_extender_checks import server
 from tests.podgpu.doctor.cluster.unexpected_objects import UNEXPECTED, replaced
 from tests.podgpu.doctor.support import is_bad
+from tests.support.examples import examples
 from tests.support.kube import Collection, status
 
 CHECK = "cluster.networkpolicy"
@@ -132,7 +133,7 @@ class FixedResponse:
         return self.body
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.integers(0, 5), max_size=8), UNEXPECTED, st.booleans())
 async def test_an_unexpected_object_does_not_break_a_check(
     at: Sequence[int], unexpected: object, in_policy: bool

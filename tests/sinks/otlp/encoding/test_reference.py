@@ -13,6 +13,7 @@ from sinks.otlp.encoding.encoder import Encoder
 from sinks.otlp.options import Names, Temporality
 from tests.sinks.otlp.encoding.reference import Reference
 from tests.sinks.otlp.encoding.support import Point, held, pods, points
+from tests.support.examples import examples
 from tests.support.nodes import Node, at, claim, gpu, mig, reading
 
 GPUS = [gpu(0), replace(gpu(1), minor=None, index=None, facts=(("serial", "165"),)), gpu(2)]
@@ -77,7 +78,7 @@ def ordered(found: Sequence[Point]) -> list[Point]:
 @pytest.mark.parametrize("names", ["semconv", "dcgm"])
 @pytest.mark.parametrize("temporality", ["cumulative", "delta"])
 @given(STEPS, st.booleans(), st.sampled_from([100, 5_000, 1 << 19]))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_the_encoder_equals_the_reference_encoder(
     names: Names,
     temporality: Temporality,
@@ -140,4 +141,4 @@ def test_the_encoder_equals_the_reference_encoder(
         assert all(record.created_ns == snapshot.at.wall_ns for record in records)
         assert encoder.not_finite == reference.not_finite
         assert encoder.duplicates == reference.duplicates
-        assert encoder.clock_steps == reference.timeline.steps
+        assert encoder.timeline.steps == reference.timeline.steps

@@ -28,6 +28,7 @@ from tests.sinks.otlp.encoding.accounts import (
 )
 from tests.sinks.otlp.encoding.prometheus import name_of
 from tests.sinks.otlp.encoding.support import Identity, held, named, pods, points
+from tests.support.examples import examples
 from tests.support.nodes import at, claim, gpu, reading
 from tests.support.usage import account, usage, usages, used
 
@@ -227,7 +228,7 @@ STEPS = st.lists(st.tuples(st.booleans(), st.none() | usages(DEVICES)), min_size
 
 @pytest.mark.parametrize("names", ["semconv", "dcgm"])
 @given(STEPS)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_sent_points_equal_the_accounts(
     names: Names, steps: Sequence[tuple[bool, Usage | None]]
 ) -> None:

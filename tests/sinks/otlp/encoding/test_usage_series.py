@@ -21,6 +21,7 @@ from tests.sinks.otlp.encoding.accounts import (
     container_points,
 )
 from tests.sinks.otlp.encoding.support import Identity, Point, held, named
+from tests.support.examples import examples
 from tests.support.nodes import at, claim, gpu, reading
 from tests.support.usage import account, used
 
@@ -222,7 +223,7 @@ GROWTH = st.lists(
 
 
 @given(GROWTH, st.sampled_from(["cumulative", "delta"]))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_increments_sum_to_the_total_and_times_never_go_back(
     growth: Sequence[tuple[bool, list[int]]], temporality: Temporality
 ) -> None:
