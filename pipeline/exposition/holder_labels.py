@@ -6,7 +6,8 @@ wrong. `podgpu_device_holder_info` lists the holders, for joins in PromQL. Copie
 are an option.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -27,29 +28,17 @@ class Rendered:
         holder_labels: labels that identify the container, with a comma in front; one entry for each
             series that a reading makes.
         pod_label_names: names in `holder_labels` that come from pod labels or annotations.
-        device: the line of `podgpu_device_info`.
-        board: the line of `podgpu_device_board_info`; empty where nothing is known.
-        holders: lines of `podgpu_device_holder_info`.
-        access: lines of `podgpu_device_access_info`.
-        since: lines of `podgpu_device_holder_since_timestamp_seconds` without their values, and the
-            time: the value changes when the wall clock is set.
-        shares: lines of `podgpu_device_holder_share`.
-        pods: lines of `podgpu_pod_info`; the same line for each device that a pod holds.
-        conflicts: the line of `podgpu_attribution_conflicts`.
+        lines: lines of the families in `INFO_FAMILIES`, by family.
+        since: labels of `podgpu_device_holder_since_timestamp_seconds`, each with the time: its
+            value changes when the wall clock is set.
     """
 
     device_labels: bytes
     own_labels: bytes
     holder_labels: tuple[bytes, ...]
     pod_label_names: frozenset[str]
-    device: bytes
-    board: bytes
-    holders: tuple[bytes, ...]
-    access: tuple[bytes, ...]
-    since: tuple[tuple[bytes, Instant], ...]
-    shares: tuple[bytes, ...]
-    pods: tuple[bytes, ...]
-    conflicts: bytes
+    lines: Mapping[str, Sequence[bytes]]
+    since: Sequence[tuple[bytes, Instant]]
 
 
 class LabelCache:
@@ -76,62 +65,43 @@ def _render(attribution: Attribution, naming: PageNaming) -> Rendered:
     device_pairs, constant_texts = list(base(device, naming)), facts(device)
     own = labels((name, value) for name, value in device_pairs if name not in DCGM_ONLY)
     no_holder = labels(_holder_labels(None, "", naming, pod=False))
-    holder_by_labels: dict[bytes, Holder] = {}
+    holders: dict[bytes, Holder] = {}
     for holder in attribution.holders:
-        holder_by_labels.setdefault(labels(_holder_info_labels(holder, naming)), holder)
+        holders.setdefault(labels(_holder_info_labels(holder, naming)), holder)
     holder_pairs = [
         _holder_labels(holder, replica, naming)
         for holder, replica in _shown_holders(attribution.holders, naming)
     ]
+    lines: defaultdict[str, list[bytes]] = defaultdict(list)
+
+    def add(name: str, *label_sets: bytes, value: bytes = b"1") -> None:
+        text = b",".join(filter(None, label_sets))
+        lines[name].append(b"%b{%b} %b\n" % (name.encode(), text, value))
+
+    add("podgpu_device_info", own, labels(details(device)), no_holder)
+    if device.facts:
+        add("podgpu_device_board_info", own, labels(constant_texts.items()), no_holder)
+    for text, holder in holders.items():
+        add("podgpu_device_holder_info", own, text)
+        if holder.share is not None and (share := number(holder.share)) is not None:
+            add("podgpu_device_holder_share", own, text, value=share)
+        if holder.pod is not None:
+            lines["podgpu_pod_info"].append(pods.pod_info_line(holder.pod, naming))
+    for text in dict.fromkeys(labels(_holder_info_labels(a, naming)) for a in attribution.access):
+        add("podgpu_device_access_info", own, text)
+    add("podgpu_attribution_conflicts", own, no_holder, value=b"%d" % attribution.conflicts)
+    fact_pairs = ((label, constant_texts.get(fact, "")) for label, fact in naming.facts)
     return Rendered(
-        device_labels=labels(
-            (
-                *device_pairs,
-                *((label, constant_texts.get(fact, "")) for label, fact in naming.facts),
-            )
-        ),
+        device_labels=labels((*device_pairs, *fact_pairs)),
         own_labels=own,
         holder_labels=tuple(
             {b"," + labels(pairs) if pairs else b"": None for pairs in holder_pairs}
         ),
         pod_label_names=frozenset(name for pairs in holder_pairs for name, _ in pairs)
         - naming.fixed,
-        device=_info(b"podgpu_device_info", own, labels(details(device)), no_holder),
-        board=_info(b"podgpu_device_board_info", own, labels(constant_texts.items()), no_holder)
-        if device.facts
-        else b"",
-        holders=tuple(
-            _info(b"podgpu_device_holder_info", own, holder) for holder in holder_by_labels
-        ),
-        access=tuple(
-            _info(b"podgpu_device_access_info", own, access)
-            for access in dict.fromkeys(
-                labels(_holder_info_labels(one, naming)) for one in attribution.access
-            )
-        ),
-        since=tuple(
-            (b"podgpu_device_holder_since_timestamp_seconds{%b,%b} " % (own, name), holder.since)
-            for name, holder in holder_by_labels.items()
-        ),
-        shares=tuple(
-            b"podgpu_device_holder_share{%b,%b} %b\n" % (own, name, shown)
-            for name, holder in holder_by_labels.items()
-            if holder.share is not None and (shown := number(holder.share)) is not None
-        ),
-        pods=tuple(
-            pods.pod_info_line(h.pod, naming)
-            for h in holder_by_labels.values()
-            if h.pod is not None
-        ),
-        conflicts=_info(
-            b"podgpu_attribution_conflicts", own, no_holder, value=attribution.conflicts
-        ),
+        lines=lines,
+        since=[(b"%b,%b" % (own, text), holder.since) for text, holder in holders.items()],
     )
-
-
-def _info(name: bytes, *label_sets: bytes, value: int = 1) -> bytes:
-    """Return a line with the given label sets, some of which may be empty."""
-    return b"%b{%b} %d\n" % (name, b",".join(filter(None, label_sets)), value)
 
 
 def _shown_holders(

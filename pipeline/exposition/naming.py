@@ -1,8 +1,8 @@
 """Names of the labels and metrics on a page, for a configuration."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from pipeline.exposition.options import LabelForm, PageOptions
@@ -34,14 +34,12 @@ class LabelNames:
 
 
 _OLD: Final = ("uuid", "Hostname", "pod_namespace", "pod_name", "container_name")
-FORMS: Final = MappingProxyType[LabelForm, LabelNames](
-    {
-        "dcgm": LabelNames(),
-        "dcgm-hostname": LabelNames(hostname="hostname"),
-        "dcgm-old": LabelNames(*_OLD),
-        "dcgm-1x": LabelNames(*_OLD, first_metrics=True),
-    }
-)
+FORMS: Final[Mapping[LabelForm, LabelNames]] = {
+    "dcgm": LabelNames(),
+    "dcgm-hostname": LabelNames(hostname="hostname"),
+    "dcgm-old": LabelNames(*_OLD),
+    "dcgm-1x": LabelNames(*_OLD, first_metrics=True),
+}
 
 GPU_LABELS: Final = ("gpu", "pci_bus_id", "device", "modelName")
 MIG_LABELS: Final = ("GPU_I_PROFILE", "GPU_I_ID", "GPU_CI_ID")
@@ -91,6 +89,13 @@ class PageNaming:
     def is_own(metric: str) -> bool:
         """Whether a family has a podgpu name, labels and base units, rather than DCGM's."""
         return metric.startswith(_OWN)
+
+    def help_text(self, row: Row) -> str:
+        """Return the help text of a field's family, with DCGM's unit where DCGM's name is used."""
+        field = row.field
+        if row.help or not field.dcgm_unit or self.is_own(self.metric(row)):
+            return row.help or field.help
+        return f"{field.help} In {field.dcgm_unit}."
 
     @property
     def on_node(self) -> tuple[tuple[str, str], ...]:

@@ -1,12 +1,9 @@
 """Render the newest snapshot as a page, when the page is requested."""
 
-from collections.abc import Iterable
-
-from pipeline.base.telemetry import FamilyPoints, Meter
+from pipeline.base.telemetry import Meter
 from pipeline.exposition.holder_labels import LabelCache
 from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
-from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.template import PageTemplate
 from pipeline.exposition.text_format import Format
 from pipeline.exposition.topology_families import TopologyFamilies
@@ -59,8 +56,3 @@ class Renderer:
                 self._usage.body(form, snapshot),
             )
         )
-
-    @staticmethod
-    def tail(form: Format, own: Iterable[FamilyPoints]) -> bytes:
-        """Return the end of the page: podgpu's own metrics with their current values."""
-        return tail(form, own)

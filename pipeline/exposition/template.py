@@ -7,7 +7,6 @@ which every second item is a value. A page needs only one slice assignment and o
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
 
 import orjson
 
@@ -15,12 +14,13 @@ from pipeline.exposition import xid_codes
 from pipeline.exposition.holder_labels import LabelCache
 from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.text_format import Format, Kind, header, labels, number
-from pipeline.fields import FieldPlan, Row
+from pipeline.fields import FieldPlan
 from pipeline.model import NS, Attrs, Instant, Layout, Reading, ResourceCount, Snapshot, Value
 
 _VALUE = itemgetter(Reading._fields.index("value"))
 _FIELD = attrgetter("field")
 _WITH_CODE = frozenset({"DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR"})
+_SINCE = "podgpu_device_holder_since_timestamp_seconds"
 
 INFO_FAMILIES = (
     ("podgpu_device_info", "GPUs and MIG instances; always 1."),
@@ -30,30 +30,15 @@ INFO_FAMILIES = (
         "podgpu_device_access_info",
         "Containers that have access to the device but do not hold it; always 1.",
     ),
-    (
-        "podgpu_device_holder_since_timestamp_seconds",
-        "Unix time since which the container holds the device, as far as known.",
-    ),
+    (_SINCE, "Unix time since which the container holds the device, as far as known."),
     ("podgpu_device_holder_share", "Share of the device that the container holds, from 0 to 1."),
     ("podgpu_pod_info", "Pods that hold a device; always 1."),
-    (
-        "podgpu_attribution_conflicts",
-        "Number of pods with conflicting claims on the device.",
-    ),
+    ("podgpu_attribution_conflicts", "Number of pods with conflicting claims on the device."),
     (
         "podgpu_resource_devices",
         "Devices of an extended resource: present, advertised by the kubelet, allocated.",
     ),
 )
-
-
-class _Family(NamedTuple):
-    """A family on the page: the index of its first line, and its header."""
-
-    start: int
-    metric: str
-    kind: Kind
-    about: str
 
 
 class PageTemplate:
@@ -72,8 +57,8 @@ class PageTemplate:
         naming = cache.naming
         rendered_by_device = {uuid: cache[held] for uuid, held in layout.attributions.items()}
         lines: list[bytes] = []
-        line_counts: dict[int, int] = {}
-        self._families: list[_Family] = []
+        reading_of_line: list[int] = []
+        self._families: list[tuple[int, str, Kind, str]] = []  # with the index of the first line
         self._scales: list[tuple[int, int, int]] = []
         self._codes: list[tuple[int, int]] = []
         stop = 0
@@ -82,7 +67,6 @@ class PageTemplate:
             begin, stop = stop, stop + len(members)
             row = plan.row(name)
             if row is None:
-                line_counts.update((at, 0) for at in range(begin, stop))
                 continue
             start, family = len(lines), naming.metric(row)
             own = naming.is_own(family)
@@ -95,43 +79,28 @@ class PageTemplate:
                     _attrs(series.attrs, naming, device.pod_label_names) if series.attrs else b""
                 )
                 holder_labels = device.holder_labels if attrs is not None else ()
-                if len(holder_labels) == 1:  # nearly always
-                    lines.append(line % (device_labels, attrs, holder_labels[0]))
-                else:
-                    lines += [line % (device_labels, attrs, one) for one in holder_labels]
-                    line_counts[at] = len(holder_labels)
-            self._families.append(
-                _Family(start, family, row.type or _metric_type(row), _help_text(row, own))
-            )
+                lines += [line % (device_labels, attrs, one) for one in holder_labels]
+                reading_of_line += [at] * len(holder_labels)
+            kind: Kind = "counter" if (row.type or row.field.type) == "counter" else "gauge"
+            self._families.append((start, family, kind, naming.help_text(row)))
             if row.field.dcgm_divisor != 1 and not own:
                 self._scales.append((start, len(lines), row.field.dcgm_divisor))
             if with_code:
                 self._codes.append((start, len(lines)))
         self._lines = lines
         # The index of the reading of each line; None if the two correspond one to one.
-        self._reading_of_line = (
-            [at for at in range(stop) for _ in range(line_counts.get(at, 1))]
-            if line_counts
-            else None
-        )
-        self._info_lines = (
-            b"".join(rendered.device for rendered in rendered_by_device.values()),
-            b"".join(rendered.board for rendered in rendered_by_device.values()),
-            b"".join(line for rendered in rendered_by_device.values() for line in rendered.holders),
-            b"".join(line for rendered in rendered_by_device.values() for line in rendered.access),
-            b"".join(
-                b"%b%.3f\n" % (line, now.wall_of(since) / NS)
-                for rendered in rendered_by_device.values()
-                for line, since in rendered.since
-            ),
-            b"".join(line for rendered in rendered_by_device.values() for line in rendered.shares),
-            # A pod that holds several devices has only one line.
-            b"".join(
-                {line: None for rendered in rendered_by_device.values() for line in rendered.pods}
-            ),
-            b"".join(rendered.conflicts for rendered in rendered_by_device.values()),
-            b"".join(_resources(layout.resources)),
-        )
+        one_to_one = reading_of_line == list(range(stop))
+        self._reading_of_line = None if one_to_one else reading_of_line
+        # A dict, because a pod that holds several devices has only one line.
+        info: dict[str, dict[bytes, None]] = {name: {} for name, _ in INFO_FAMILIES}
+        for rendered in rendered_by_device.values():
+            for name, info_lines in rendered.lines.items():
+                info[name].update(dict.fromkeys(info_lines))
+            for text, since in rendered.since:
+                line = b"%b{%b} %.3f\n" % (_SINCE.encode(), text, now.wall_of(since) / NS)
+                info[_SINCE][line] = None
+        info["podgpu_resource_devices"] = dict.fromkeys(_resources(layout.resources))
+        self._info_lines = [b"".join(info_lines) for info_lines in info.values()]
         self._templates: dict[Format, list[bytes]] = {}
 
     def fits(self, snapshot: Snapshot) -> bool:
@@ -177,7 +146,7 @@ class PageTemplate:
         return b"".join(template)
 
     def _template(self, form: Format) -> list[bytes]:
-        heads = dict(self._heads(form))
+        heads = self._heads(form)
         template: list[bytes] = []
         newline = b""
         for at, line in enumerate(self._lines):
@@ -188,7 +157,7 @@ class PageTemplate:
 
     def _with_gaps(self, form: Format, numbers: list[bytes]) -> bytes:
         """Return the page without the series that have no value."""
-        heads = dict(self._heads(form))
+        heads = self._heads(form)
         parts: list[bytes] = []
         head = b""
         for at, (line, value) in enumerate(zip(self._lines, numbers, strict=True)):
@@ -199,11 +168,8 @@ class PageTemplate:
         parts.append(self._info(form))
         return b"".join(parts)
 
-    def _heads(self, form: Format) -> list[tuple[int, bytes]]:
-        return [
-            (start, header(form, metric, kind, about))
-            for start, metric, kind, about in self._families
-        ]
+    def _heads(self, form: Format) -> dict[int, bytes]:
+        return {start: header(form, *family) for start, *family in self._families}
 
     def _info(self, form: Format) -> bytes:
         return b"".join(
@@ -236,17 +202,6 @@ def _attrs(attrs: Attrs, naming: PageNaming, extra: frozenset[str]) -> bytes | N
     if not all(name.isascii() and name.isidentifier() for name in names):
         return None
     return b"," + labels(attrs)
-
-
-def _metric_type(row: Row) -> Kind:
-    return "counter" if row.field.type == "counter" else "gauge"
-
-
-def _help_text(row: Row, own: bool) -> str:
-    field = row.field
-    if row.help or own or not field.dcgm_unit:
-        return row.help or field.help
-    return f"{field.help} In {field.dcgm_unit}."
 
 
 def _scaled(value: Value, divisor: int) -> Value:

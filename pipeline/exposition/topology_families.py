@@ -31,7 +31,7 @@ _NVLINK: Final = "nvlink"
 
 
 class TopologyFamilies:
-    """Render the topology once, and the free GPUs when they change.
+    """Render the topology and the free GPUs when they change.
 
     Args:
         naming: label names, and which optional labels to add.
@@ -40,77 +40,54 @@ class TopologyFamilies:
     def __init__(self, naming: PageNaming) -> None:
         self._naming = naming
         self._topology: Topology | None = None
-        self._topology_lines: tuple[bytes, bytes] = (b"", b"")
         self._availability: Availability | None = None
-        self._free_lines: tuple[bytes, bytes] = (b"", b"")
+        self._lines: dict[str, list[bytes]] = {}
 
     def body(self, form: Format, snapshot: Snapshot) -> bytes:
         """Return the families; empty if no topology is known."""
         topology, available = snapshot.topology, snapshot.availability
-        if topology is not self._topology:
-            self._topology = topology
-            self._topology_lines = self._render(topology) if topology is not None else (b"", b"")
-        if available is not self._availability:
-            self._availability = available
-            self._free_lines = self._render_free(available) if available is not None else (b"", b"")
+        if topology is not self._topology or available is not self._availability:
+            self._topology, self._availability = topology, available
+            self._lines = {name: [] for name, _ in TOPOLOGY_FAMILIES}
+            if topology is not None:
+                self._render(topology, available)
         return b"".join(
-            header(form, name, "gauge", about) + lines
-            for (name, about), lines in zip(
-                TOPOLOGY_FAMILIES, (*self._topology_lines, *self._free_lines), strict=True
-            )
-            if lines
+            header(form, name, "gauge", about) + b"".join(lines)
+            for name, about in TOPOLOGY_FAMILIES
+            if (lines := self._lines.get(name))
         )
 
-    def _render(self, topology: Topology) -> tuple[bytes, bytes]:
-        on_node, cards = self._naming.on_node, topology.cards
-        pairs = (
-            labels(
-                (
-                    ("gpu_a", _index(cards[i].index)),
-                    ("gpu_b", _index(cards[j].index)),
-                    ("uuid_a", cards[i].uuid),
-                    ("uuid_b", cards[j].uuid),
-                    ("level", link.level.name.lower()),
-                    ("nvlinks", _index(link.nvlinks)),
-                    *on_node,
-                )
+    def _render(self, topology: Topology, available: Availability | None) -> None:
+        cards = topology.cards
+        for (i, j), link in sorted(topology.links.items()):
+            pairs = (
+                ("gpu_a", _index(cards[i].index)),
+                ("gpu_b", _index(cards[j].index)),
+                ("uuid_a", cards[i].uuid),
+                ("uuid_b", cards[j].uuid),
+                ("level", link.level.name.lower()),
+                ("nvlinks", _index(link.nvlinks)),
             )
-            for (i, j), link in sorted(topology.links.items())
-        )
-        sizes = (
-            (self._group(topology, level, group), group.mask.bit_count())
-            for level, group in _groups(topology)
-        )
-        return (
-            b"".join(b"podgpu_topology_link_info{%b} 1\n" % pair for pair in pairs),
-            b"".join(b"podgpu_topology_group_gpus{%b} %d\n" % line for line in sizes),
-        )
-
-    def _render_free(self, available: Availability) -> tuple[bytes, bytes]:
-        topology = available.topology
-        free = (
-            (self._group(topology, level, group), available.free_of(group).bit_count())
-            for level, group in _groups(topology)
-        )
-        largest = [
-            (level.name.lower(), available.largest(nodes))
-            for level, nodes in topology.levels.items()
-        ]
+            self._add("podgpu_topology_link_info", 1, *pairs)
+        for level, group in _groups(topology):
+            group_pairs = (("level", level), ("group", group_name(topology, group.mask)))
+            self._add("podgpu_topology_group_gpus", group.mask.bit_count(), *group_pairs)
+            if available is not None:
+                free = available.free_of(group).bit_count()
+                self._add("podgpu_topology_group_free_gpus", free, *group_pairs)
+        if available is None:
+            return
+        largest = {
+            level.name.lower(): available.largest(nodes) for level, nodes in topology.levels.items()
+        }
         if topology.domains:
-            largest.append((_NVLINK, available.largest(topology.domains)))
-        on_node = self._naming.on_node
-        return (
-            b"".join(b"podgpu_topology_group_free_gpus{%b} %d\n" % line for line in free),
-            b"".join(
-                b"podgpu_topology_largest_free_group_gpus{%b} %d\n"
-                % (labels((("level", level), *on_node)), count)
-                for level, count in largest
-            ),
-        )
+            largest[_NVLINK] = available.largest(topology.domains)
+        for level, count in largest.items():
+            self._add("podgpu_topology_largest_free_group_gpus", count, ("level", level))
 
-    def _group(self, topology: Topology, level: str, group: Node | Domain) -> bytes:
-        members = (("level", level), ("group", group_name(topology, group.mask)))
-        return labels((*members, *self._naming.on_node))
+    def _add(self, name: str, value: int, *pairs: tuple[str, str]) -> None:
+        label_text = labels((*pairs, *self._naming.on_node))
+        self._lines[name].append(b"%b{%b} %d\n" % (name.encode(), label_text, value))
 
 
 def group_name(topology: Topology, mask: int) -> str:

@@ -44,7 +44,7 @@ class UsageFamilies:
         self._usage: Usage | None = None
         self._layout: Layout | None = None
         self._lines: tuple[bytes, ...] = (b"",) * len(USAGE_FAMILIES)
-        self._known: dict[str, _Labels] = {}
+        self._labels: dict[tuple[bytes, PartialRef], bytes] = {}  # those of the last usage
 
     def body(self, form: Format, snapshot: Snapshot) -> bytes:
         """Return the families; empty if no source reports usage."""
@@ -58,17 +58,20 @@ class UsageFamilies:
         )
 
     def _render(self, snapshot: Snapshot) -> Iterator[bytes]:
-        before, self._known = self._known, {}
+        before, self._labels = self._labels, {}
         containers: list[tuple[bytes, Sequence[ContainerUsage]]] = []
         devices: dict[Quantity[DeviceUsage], list[tuple[bytes, Sequence[DeviceUsage]]]]
         devices = {family: [] for family in DEVICE}
         for attribution, used, families in accounts(snapshot):
             own = self._cache[attribution].own_labels
-            cached = before.get(used.device)
-            if cached is None or cached.own != own:
-                cached = _Labels(own, self._naming.names.holder)
-            self._known[used.device] = cached
-            containers += cached.groups(used.containers)
+            # Several containers have the same labels if their visible names are equal.
+            by_labels: dict[bytes, list[ContainerUsage]] = {}
+            for one in used.containers:
+                key = own, one.subject
+                label_text = before.get(key) or self._label_text(own, one.subject)
+                self._labels[key] = label_text
+                by_labels.setdefault(label_text, []).append(one)
+            containers += by_labels.items()
             for family in families:
                 devices[family].append((own + self._unattributed_labels, (used,)))
         for of_container in CONTAINER:
@@ -77,36 +80,10 @@ class UsageFamilies:
         for family, rows in devices.items():
             yield _lines(family, rows)
 
-
-class _Labels:
-    """Cache of the labels of one device's containers. It keeps those of the last usage only.
-
-    Args:
-        own: labels that identify the device.
-        names: names of the three labels that identify a container.
-    """
-
-    def __init__(self, own: bytes, names: tuple[str, str, str]) -> None:
-        self.own = own
-        self._names = (*names, "pod_uid")
-        self._known: dict[PartialRef, bytes] = {}
-
-    def groups(
-        self, containers: Iterable[ContainerUsage]
-    ) -> Iterable[tuple[bytes, Sequence[ContainerUsage]]]:
-        """Return labels with their containers: several, if their visible names are equal."""
-        known, self._known = self._known, {}
-        found: dict[bytes, list[ContainerUsage]] = {}
-        for used in containers:
-            subject = used.subject
-            label_text = known.get(subject)
-            if label_text is None:
-                texts = (subject.namespace, subject.pod, subject.container, subject.uid)
-                names = labels(zip(self._names, texts, strict=True))
-                label_text = b"%b,%b" % (self.own, names)
-            self._known[subject] = label_text
-            found.setdefault(label_text, []).append(used)
-        return found.items()
+    def _label_text(self, own: bytes, subject: PartialRef) -> bytes:
+        texts = (subject.namespace, subject.pod, subject.container, subject.uid)
+        names = (*self._naming.names.holder, "pod_uid")
+        return b"%b,%b" % (own, labels(zip(names, texts, strict=True)))
 
 
 def _lines(family: Quantity[Account], rows: Iterable[tuple[bytes, Sequence[Account]]]) -> bytes:

@@ -1,10 +1,10 @@
 """The sink `prometheus`: serves the newest snapshot over HTTP."""
 
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Final, Self
 
 from pipeline.component.contracts import HttpRequest, HttpResponse, SinkContext, SinkInbox
+from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.renderer import Renderer
 from pipeline.exposition.text_format import Format
 from pipeline.model import Instant, Snapshot
@@ -40,13 +40,7 @@ class PrometheusSink:
             self._exit_stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._exit_stack.aclose()
 
     async def run(self, inbox: SinkInbox) -> None:
@@ -65,16 +59,16 @@ class PrometheusSink:
         gzip = takes_gzip(request.headers.get("accept-encoding"))
         if gzip:
             headers["Content-Encoding"] = "gzip"
-        body, tail = self._response(form, gzip=gzip)
-        return HttpResponse(body, content_type, headers=headers, tail=tail)
+        body, end = self._response(form, gzip=gzip)
+        return HttpResponse(body, content_type, headers=headers, tail=end)
 
     def _response(self, form: Format, *, gzip: bool) -> tuple[bytes, bytes]:
         now = self._ctx.clock.now()
         cached = self._responses.get((form, gzip))
         if cached is not None and cached[0].seconds_until(now) < _SHARED_SECONDS:
             return cached[1]
-        page, tail = self._page(form), self._renderer.tail(form, self._ctx.telemetry())
-        response = page.gzipped(tail) if gzip else page.plain(tail)
+        page, end = self._page(form), tail(form, self._ctx.telemetry())
+        response = page.gzipped(end) if gzip else page.plain(end)
         self._responses[form, gzip] = now, response
         return response
 

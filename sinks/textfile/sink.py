@@ -4,13 +4,13 @@ import errno
 import stat
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from pipeline.base.errors import PermanentError, TransientError
 from pipeline.component.contracts import SinkContext, SinkInbox
 from pipeline.component.snapshot_waiter import Arrivals
 from pipeline.component.warnings import warn
+from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.renderer import Renderer
 from pipeline.exposition.text_format import Format
 from pipeline.files.atomic_replace import AtomicFile, SweptError, refusal
@@ -43,13 +43,7 @@ class TextfileSink:
         self._due_ns = 0
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Remove the file after the current write, unless it is to be kept."""
         try:
             await self._thread.close(None if self._options.keep else self._file.remove)
@@ -77,7 +71,7 @@ class TextfileSink:
 
     async def _write(self) -> None:
         form = Format.TEXT
-        page = self._renderer.body(form) + self._renderer.tail(form, self._ctx.telemetry())
+        page = self._renderer.body(form) + tail(form, self._ctx.telemetry())
         self._due_ns = self._ctx.clock.now().mono_ns + self._options.interval.ns
         await self._thread.call(partial(self._file.write, page))
 

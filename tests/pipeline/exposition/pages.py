@@ -11,6 +11,7 @@ from prometheus_client import Metric
 
 from pipeline.base.telemetry import Point
 from pipeline.exposition.options import PageOptions
+from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.renderer import Renderer
 from pipeline.exposition.text_format import Format
 from pipeline.model import (
@@ -72,7 +73,7 @@ def rendered(
     ctx = ctx or context()
     made = renderer(ctx, **options)
     made.show(snapshot)
-    return made.body(form) + made.tail(form, ctx.telemetry())
+    return made.body(form) + tail(form, ctx.telemetry())
 
 
 def families(shown: bytes, form: Format) -> list[Metric]:

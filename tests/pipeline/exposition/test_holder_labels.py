@@ -155,11 +155,11 @@ def test_only_a_device_with_a_new_holder_is_rendered_again(
     cache = LabelCache(STYLE)
     known = attributions()
     for attribution in known:
-        assert cache[attribution].device
+        assert cache[attribution].lines
     moved = replace(known[0], holders=())
     made.clear()
     for attribution in (moved, *known[1:]):
-        assert cache[attribution].device
+        assert cache[attribution].lines
     assert made == [moved.device.uuid]
 
 
@@ -168,7 +168,7 @@ def test_cached_labels_are_freed_with_their_attribution() -> None:
     known = attributions()
     gone = weakref.ref(known[0])
     for attribution in known:
-        assert cache[attribution].device
+        assert cache[attribution].lines
     del known, attribution
     gc.collect()
     assert gone() is None
@@ -191,7 +191,7 @@ def test_a_device_of_several_containers_of_one_pod_names_the_pod() -> None:
 def test_t02_access_is_shown_in_addition_to_holders() -> None:
     known = attributions()[0]
     access = Access(PartialRef("ml", "monitor", "main", "u1", "c1"), "nri", Evidence.RUNTIME_ENV)
-    text = LabelCache(STYLE)[replace(known, access=(access,))].access
+    text = LabelCache(STYLE)[replace(known, access=(access,))].lines["podgpu_device_access_info"]
     ((labels, value),) = of(parsed(b"".join(text)), "podgpu_device_access_info")
     assert [labels[name] for name in CONTAINER_LABELS] == ["ml", "monitor", "main"]
     found = [labels[name] for name in ("UUID", "pod_uid", "source", "evidence")]

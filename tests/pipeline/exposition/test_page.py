@@ -99,7 +99,7 @@ def test_a_dropped_series_is_counted_once_per_snapshot() -> None:
         page = made.body(form)
         assert b"null" not in page
         assert b"POWER" not in page
-    page = made.tail(Format.TEXT, ctx.telemetry())
+    page = tail(Format.TEXT, ctx.telemetry())
     assert of(parsed(page), "podgpu_sink_dropped_total") == [
         ({"sink": "page", "reason": "not_finite"}, 1)
     ]

@@ -264,20 +264,19 @@ def test_an_unchanged_account_is_rendered_once() -> None:
     first = with_usage(node.snapshot(), account(gpu(0), used("a"), used("b")))
     page.show(first)
     page.body(Format.TEXT)
-    lines, known = page._usage._lines, page._usage._known
+    lines, labels = page._usage._lines, page._usage._labels
     page.show(replace(node.snapshot(), usage=first.usage, layout=first.layout))
     page.body(Format.OPENMETRICS)
     assert page._usage._lines is lines
-    labels = known[uuid_of(0)]._known.copy()
     later = account(gpu(0), used("b", held=NS), used("c"))
     page.show(with_usage(first, later))
     page.body(Format.TEXT)
-    kept = page._usage._known[uuid_of(0)]._known
-    assert {subject.pod for subject in kept} == {"b", "c"}, (
+    kept = page._usage._labels
+    assert {subject.pod for _, subject in kept} == {"b", "c"}, (
         "labels of the removed container are freed"
     )
-    again = [subject for subject in kept if subject in labels]
-    assert [kept[subject] is labels[subject] for subject in again] == [True]
+    again = [key for key in kept if key in labels]
+    assert [kept[key] is labels[key] for key in again] == [True]
 
 
 @given(usages(DEVICES))
