@@ -2,7 +2,6 @@
 
 import logging
 from collections import deque
-from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from pipeline.base.telemetry import Meter
@@ -12,20 +11,16 @@ from sinks.jsonl.target import reason_of
 Operation: TypeAlias = Literal["compress", "fsync"]
 
 _ERRORS: Final = "podgpu_sink_errors_total"
-_FAILURES: Final = MappingProxyType(
-    {
-        "compress": "cannot compress a rotated file of %s: %s; it stays uncompressed, and podgpu "
-        "tries again at the next rotation",
-        "fsync": "cannot flush %s to the disk: %s; lines may be missing from that file after a "
-        "power failure, so podgpu starts a new file",
-    }
-)
-_RECOVERIES: Final = MappingProxyType(
-    {
-        "compress": "rotated files of %s are compressed again",
-        "fsync": "%s is flushed to the disk again",
-    }
-)
+_FAILURES: Final = {
+    "compress": "cannot compress a rotated file of %s: %s; it stays uncompressed, and podgpu "
+    "tries again at the next rotation",
+    "fsync": "cannot flush %s to the disk: %s; lines may be missing from that file after a "
+    "power failure, so podgpu starts a new file",
+}
+_RECOVERIES: Final = {
+    "compress": "rotated files of %s are compressed again",
+    "fsync": "%s is flushed to the disk again",
+}
 
 
 class FailureLog:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Self
 
 from pipeline.component.contracts import SinkContext
@@ -56,13 +55,7 @@ class LinesPush:
         await self._target_thread.open()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the file after the current write, unless that takes too long."""
         await self._target_thread.close()
 

@@ -65,7 +65,12 @@ class FileTarget:
             self._compressor.wake()
 
     def write(self, batch: Batch, now: Instant) -> None:
-        """Append all lines, to a new file if rotation is due."""
+        """Append all lines, to a new file if rotation is due.
+
+        Raises:
+            UnwrittenError: not all could be written. If a line was written in part, it is removed
+                or completed, at the latest before the next line.
+        """
         data = memoryview(b"".join(batch.lines))
         written = 0
         try:

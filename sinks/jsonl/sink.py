@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import errno
-from types import TracebackType
 from typing import Final, Self
 
 from pipeline.base.errors import TransientError
@@ -45,13 +44,7 @@ class JsonLinesSink:
         await self._target_thread.open()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the file after the current write, unless that takes too long."""
         await self._target_thread.close()
 

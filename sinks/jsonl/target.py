@@ -4,14 +4,13 @@ import errno
 import os
 import select
 import threading
-from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 from pipeline.files.disk_sync import REASONS
 from pipeline.model import Instant
 from sinks.jsonl.line_encoder import Batch
 
-_REASONS: Final = MappingProxyType({**REASONS, errno.EPIPE: "closed_pipe"})
+_REASONS: Final = {**REASONS, errno.EPIPE: "closed_pipe"}
 
 
 def reason_of(cause: OSError, other: str = "other") -> str:
@@ -45,27 +44,6 @@ class UnwrittenError(Exception):
         return ""
 
 
-class Target(Protocol):
-    """A file, a device file or standard output."""
-
-    def write(self, batch: Batch, now: Instant) -> None:
-        """Write all lines.
-
-        Raises:
-            UnwrittenError: not all could be written. If a line was written in part, it is removed
-                or completed, at the latest before the next line.
-        """
-        ...
-
-    def sync(self, now: Instant) -> None:
-        """Flush written lines to the disk, if configured, so that they survive a power failure."""
-        ...
-
-    def close(self) -> None:
-        """Close the target."""
-        ...
-
-
 class StreamTarget:
     """Standard output or a device file, where nothing can be taken back.
 
@@ -83,7 +61,12 @@ class StreamTarget:
         self._pending = b""
 
     def write(self, batch: Batch, now: Instant) -> None:  # noqa: ARG002
-        """Write all lines, after the rest of an incomplete line."""
+        """Write all lines, after the rest of an incomplete line.
+
+        Raises:
+            UnwrittenError: not all could be written. If a line was written in part, it is completed
+                before the next line.
+        """
         data = b"".join([self._pending, *batch.lines])
         pending_size, self._pending, written = len(self._pending), b"", 0
         with self._write_lock:

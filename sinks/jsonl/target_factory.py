@@ -5,7 +5,7 @@ import os
 import select
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from pipeline.base.errors import PermanentError
 from pipeline.files.symlink_chain import untrusted_link
@@ -13,7 +13,9 @@ from pipeline.model import Instant
 from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.options import STDOUT, Options
 from sinks.jsonl.rotating_file import FileTarget
-from sinks.jsonl.target import StreamTarget, Target
+from sinks.jsonl.target import StreamTarget
+
+Target: TypeAlias = FileTarget | StreamTarget
 
 _STDOUT_FD: Final = 1
 UNTRUSTED_LINK: Final = "is a symbolic link that another user may have created"

@@ -12,8 +12,8 @@ from pipeline.model import Instant
 from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import STDOUT, Options
-from sinks.jsonl.target import Target, UnwrittenError
-from sinks.jsonl.target_factory import open_target
+from sinks.jsonl.target import UnwrittenError
+from sinks.jsonl.target_factory import Target, open_target
 
 _CLOSE_TIMEOUT_S: Final = 0.5
 """Maximum number of seconds that a stopping sink waits for the current write."""

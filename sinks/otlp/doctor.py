@@ -4,15 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from pipeline.base.clock import Clock
 from pipeline.base.errors import PermanentError
 from pipeline.component.findings import Finding
-from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
+from pipeline.delivery.contract import Acked, TooLarge
 from pipeline.diagnostics.context import DoctorContext
 from sinks.otlp.checks import CHECKS
 from sinks.otlp.options import Options
 from sinks.otlp.signal_client import EMPTY_MESSAGE, SignalClient
-from sinks.otlp.transport.settings import Settings, resolve_settings
+from sinks.otlp.transport.settings import resolve_settings
 
 _MAX_TIMEOUT: Final = 10.0
 _FIXES: Final[Mapping[str, str]] = {
@@ -38,19 +37,10 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
         return [check.failure(options.endpoint or "endpoint", str(error), fix)]
     settings = replace(settings, timeout=min(settings.timeout, _MAX_TIMEOUT))
     address = settings.endpoint.display_address
-    outcome = await _send_empty(settings, ctx.clock)
-    match outcome:
-        case Acked():
-            return [check.ok(address, f"accepted an empty message over {settings.protocol}")]
-        case Rejected(reason, message):
-            return [check.failure(address, message, _FIXES.get(reason, _DEFAULT_FIX))]
-        case Retry(reason, message):
-            return [check.failure(address, message, _FIXES.get(reason, _DEFAULT_FIX))]
-        case TooLarge(message):
-            return [check.failure(address, message, _DEFAULT_FIX)]
-
-
-async def _send_empty(settings: Settings, clock: Clock) -> Outcome:
-    """Send the empty message in the same way as the sink sends its messages."""
-    async with SignalClient(settings, clock) as client:
-        return await client.send(EMPTY_MESSAGE)
+    # In the same way as the sink sends its messages.
+    async with SignalClient(settings, ctx.clock) as client:
+        outcome = await client.send(EMPTY_MESSAGE)
+    if isinstance(outcome, Acked):
+        return [check.ok(address, f"accepted an empty message over {settings.protocol}")]
+    reason = "" if isinstance(outcome, TooLarge) else outcome.reason
+    return [check.failure(address, outcome.message, _FIXES.get(reason, _DEFAULT_FIX))]

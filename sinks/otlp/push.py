@@ -4,7 +4,6 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Final, Self
 
 from pipeline.changes.change_feed import ChangeTracker
@@ -102,13 +101,7 @@ class OtlpPush:
             previous=previous if isinstance(previous, Encoder) else None,
         )
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the connections."""
         self._clients.clear()
         await self._exit_stack.aclose()
@@ -121,7 +114,7 @@ class OtlpPush:
         encoder = self._encoder
         if encoder is None:
             raise RuntimeError("encode() outside of the sink's context")
-        dropped, steps = _dropped(encoder), encoder.clock_steps
+        dropped, steps = _dropped(encoder), encoder.timeline.steps
         records = list(encoder.encode(snapshot))
         for reason, count in (_dropped(encoder) - dropped).items():
             self._ctx.meter.add(_DROPPED, count, reason=reason)
@@ -133,12 +126,12 @@ class OtlpPush:
             telemetry = encoder.telemetry(now, self._ctx.telemetry())
             if telemetry is not None:
                 records.append(telemetry)
-        if (new_steps := encoder.clock_steps - steps) > 0:
+        if (new_steps := encoder.timeline.steps - steps) > 0:
             self._ctx.meter.add(_ERRORS, new_steps, operation="clock", reason="step")
         # Update it even if log records are disabled: enabling them must not report old events.
         changes = self._changes.update(snapshot)
         if len(self._settings) > 1:
-            records += encoder.events(snapshot, changes)
+            records += encoder.events.records(snapshot, changes)
             if missed := changes.missed_holdings + changes.missed_errors:
                 self._ctx.meter.add(_DROPPED, missed, reason="missed")
         return records
@@ -147,28 +140,23 @@ class OtlpPush:
         """Send records of one signal as one message, with the client of that signal."""
         number = records[0].signal
         message = b"".join(record.data for record in records)
-        if number == METRICS.number:
-            return await self._client(number).send(message)
-        if number not in self._clients:
+        if number != METRICS.number and number not in self._clients:
             signal = SIGNALS.get(number)
             what = signal.name if signal is not None else "records of a newer podgpu version"
             text = f"{what} in the queue are not sent any more"
             return Rejected(_NOT_WANTED, text)
-        return await self._send_logs(message)
-
-    def _client(self, number: int) -> SignalClient:
-        if number not in self._clients:
-            raise RuntimeError("send() outside of the sink's context")
-        return self._clients[number]
+        if number == LOGS.number:
+            return await self._send_logs(message)
+        return await self._clients[number].send(message)
 
     async def _send_logs(self, message: bytes) -> Outcome:
         """Send log records, unless the circuit breaker is open."""
         clock, breaker = self._ctx.clock, self._circuit_breaker
         if (refusal := breaker.rejection(clock.now().mono_ns)) is not None:
             return refusal
-        outcome = await self._client(LOGS.number).send(message)
+        outcome = await self._clients[LOGS.number].send(message)
         if isinstance(outcome, Retry):
-            metrics = await self._client(METRICS.number).send(EMPTY_MESSAGE)
+            metrics = await self._clients[METRICS.number].send(EMPTY_MESSAGE)
             now_ns = clock.now().mono_ns
             return breaker.on_retry(outcome, now_ns, metrics=not isinstance(metrics, Retry))
         if isinstance(outcome, Acked | TooLarge) and breaker.on_accepted():

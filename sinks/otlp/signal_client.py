@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Final, Self
 
 from pipeline.base.clock import Clock
@@ -32,8 +31,7 @@ class SignalClient:
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.settings = settings
         self._clock = clock
-        self._credentials: Credentials | None = None
-        self._transport: Transport | None = None
+        self._open: tuple[Credentials, Transport] | None = None
 
     async def __aenter__(self) -> Self:
         """Load credentials and the library of the protocol. It does not connect yet."""
@@ -41,50 +39,41 @@ class SignalClient:
         secure, system_ca = settings.endpoint.secure, None
         if secure and settings.protocol == "grpc":
             system_ca = await asyncio.to_thread(system_certificates)
-        self._credentials = Credentials(
-            settings.tls if secure else None,
-            settings.token_file,
-            self._clock,
-            system_ca,
-            settings.tls_names,
+        tls = settings.tls if secure else None
+        credentials = Credentials(
+            tls, settings.token_file, self._clock, system_ca, settings.tls_names
         )
-        self._transport = (await asyncio.to_thread(_load_transport, settings, self._clock))()
+        transport = (await asyncio.to_thread(_load_transport, settings, self._clock))()
+        self._open = credentials, transport
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the connection."""
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            await transport.close()
+        opened, self._open = self._open, None
+        if opened is not None:
+            await opened[1].close()
 
-    async def send(self, message: bytes) -> Outcome:
+    async def send(self, message: bytes, *, reload: bool = False) -> Outcome:
         """Send a message.
 
         If the receiver refuses podgpu's credentials, the files are read again and the message is
         sent once more. The outcome's text contains no header value and no token.
-        """
-        credentials = self._credentials
-        if credentials is None:
-            raise RuntimeError("send() outside of the sink's context")
-        outcome = await self._send(credentials, message, reload=False)
-        if isinstance(outcome, Rejected) and outcome.reason in _AUTH_REASONS and credentials.files:
-            outcome = await self._send(credentials, message, reload=True)
-        return outcome
 
-    async def _send(self, credentials: Credentials, message: bytes, *, reload: bool) -> Outcome:
+        Args:
+            message: the encoded request.
+            reload: whether to read the credential files now.
+        """
+        if self._open is None:
+            raise RuntimeError("send() outside of the sink's context")
+        credentials, transport = self._open
         try:
             material = await credentials.get(reload=reload)
         except CredentialsError as error:
             return Retry("credentials", str(error))
-        if self._transport is None:
-            raise RuntimeError("send() outside of the sink's context")
-        outcome = await self._transport.send(message, material)
+        outcome = await transport.send(message, material)
+        refused = isinstance(outcome, Rejected) and outcome.reason in _AUTH_REASONS
+        if refused and credentials.files and not reload:
+            return await self.send(message, reload=True)
         if not outcome.message:
             return outcome
         secrets = {material.token, *_secret_parts(self.settings.headers)}

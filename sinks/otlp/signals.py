@@ -1,7 +1,6 @@
 """The OTLP signals that podgpu sends: metrics and log records."""
 
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 
@@ -42,5 +41,5 @@ LOGS: Final = Signal(
     "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
     "log records",
 )
-SIGNALS: Final = MappingProxyType({signal.number: signal for signal in (METRICS, LOGS)})
+SIGNALS: Final = {signal.number: signal for signal in (METRICS, LOGS)}
 """Signals by number."""

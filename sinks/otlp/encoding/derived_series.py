@@ -9,7 +9,8 @@ from pipeline.model import NS, Attribution, Attrs, Instant, Snapshot, Value
 from sinks.otlp.encoding.device_attributes import constant_attributes
 from sinks.otlp.encoding.semconv import MEMORY_UTILIZATION, STATES, STATUS, Instrument
 from sinks.otlp.encoding.series_cache import SeriesCache
-from sinks.otlp.encoding.wire_format import SeriesTemplate
+from sinks.otlp.encoding.series_state import SeriesState
+from sinks.otlp.encoding.wire_format import ResourceTemplate, SeriesTemplate
 
 Compute: TypeAlias = Callable[[Snapshot], Value | None]
 
@@ -24,67 +25,81 @@ _INTACT, _REBOOT = 0, 2
 """Recovery actions with their NVML numbers. All others are resets and drains."""
 
 
-class Derived(NamedTuple):
-    """A series with computed points.
+class SeriesEntry(NamedTuple):
+    """A series of a layout.
 
     Attributes:
-        template: the constant part of its points.
-        compute: returns the value; None if it is unknown.
-        trigger_positions: positions of readings. The series has a point in a snapshot if one of
-            these readings is fresh.
-        at: position of the reading whose time the point gets; None for the time of the snapshot.
+        state: state of the series.
+        at: position of the reading whose value or time it uses.
+        divisor: divides the value of the reading.
+        compute: computes the value, if it is not the reading's.
+        at_snapshot: whether it has the time of the snapshot, not of the reading.
+        trigger_positions: positions of readings. The series has a point if one of them is fresh.
+            None: only `at`.
     """
 
-    template: SeriesTemplate
-    compute: Compute
-    trigger_positions: frozenset[int]
-    at: int | None = None
+    state: SeriesState
+    at: int
+    divisor: int = 1
+    compute: Compute | None = None
+    at_snapshot: bool = False
+    trigger_positions: frozenset[int] | None = None
 
 
 def of_device(
     cache: SeriesCache,
+    state_of: Callable[[SeriesTemplate], SeriesState],
     attribution: Attribution,
     positions: Mapping[str, int],
     all_positions: frozenset[int],
-) -> Iterator[Derived]:
+) -> Iterator[SeriesEntry]:
     """Yield the computed series of a device.
 
     Args:
         cache: makes the templates.
+        state_of: returns the state for a template.
         attribution: the device and its holders.
         positions: positions of its readings without attributes, by field, for the input fields.
         all_positions: positions of all its readings.
     """
+
+    def computed(
+        compute: Compute,
+        triggers: frozenset[int],
+        instrument: Instrument,
+        attrs: Attrs = (),
+        resource: ResourceTemplate | None = None,
+    ) -> SeriesEntry:
+        state = state_of(cache.computed(device_series, instrument, attrs, resource))
+        return SeriesEntry(state, min(triggers), 1, compute, True, triggers)
+
     device_series = cache.device_series(attribution)
     if cache.semconv:
         if USED in positions and TOTAL in positions:
             at, total = positions[USED], positions[TOTAL]
-            template = cache.computed(device_series, MEMORY_UTILIZATION)
-            yield Derived(template, partial(_ratio, at, total), frozenset({at}), at)
+            ratio = computed(partial(_ratio, at, total), frozenset({at}), MEMORY_UTILIZATION)
+            yield ratio._replace(at_snapshot=False)
         health = {name: positions[name] for name in HEALTH if name in positions}
         if health:
             triggers = frozenset(health.values())
             constants = constant_attributes(attribution.device)
             for state in STATES:
-                template = cache.computed(device_series, STATUS, (*constants, ("hw.state", state)))
-                yield Derived(template, partial(_is_in_state, state, health), triggers)
+                attrs = (*constants, ("hw.state", state))
+                yield computed(partial(_is_in_state, state, health), triggers, STATUS, attrs)
     if not all_positions or not attribution.holders:
         return
-    template = cache.computed(device_series, CONFLICTS[not cache.semconv])
-    yield Derived(template, partial(_constant, attribution.conflicts), all_positions)
+    conflicts = partial(_constant, attribution.conflicts)
+    yield computed(conflicts, all_positions, CONFLICTS[not cache.semconv])
+    info, share, since, age = HOLDING if cache.semconv else HOLDING_ON_PAGE
     for holder, resource in zip(attribution.holders, device_series.holders, strict=True):
-        evidence = (("evidence", holder.evidence.name.lower()), ("source", holder.source))
-        values: tuple[tuple[Attrs, Compute | None], ...] = (
-            (evidence, partial(_constant, 1)),
-            ((), None if holder.share is None else partial(_constant, holder.share)),
-            ((), partial(_since, holder.since)),
-            ((), partial(_age, holder.source)),
-        )
-        instruments = HOLDING if cache.semconv else HOLDING_ON_PAGE
-        for instrument, (attrs, compute) in zip(instruments, values, strict=True):
-            if compute is not None:
-                template = cache.computed(device_series, instrument, attrs, resource)
-                yield Derived(template, compute, all_positions)
+        attrs = (("evidence", holder.evidence.name.lower()), ("source", holder.source))
+        yield computed(partial(_constant, 1), all_positions, info, attrs, resource)
+        if holder.share is not None:
+            part = partial(_constant, holder.share)
+            yield computed(part, all_positions, share, (), resource)
+        began = partial(_since, holder.since)
+        yield computed(began, all_positions, since, (), resource)
+        yield computed(partial(_age, holder.source), all_positions, age, (), resource)
 
 
 def _constant(value: Value, _: Snapshot) -> Value:

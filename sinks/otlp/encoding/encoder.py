@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pipeline.base.telemetry import FamilyPoints
-from pipeline.changes.change_feed import Changes
 from pipeline.delivery.contract import Record
 from pipeline.fields import FieldPlan
 from pipeline.model import Attrs, Instant, Series, Snapshot
@@ -46,6 +45,7 @@ class Encoder:
         timeline: maps monotonic to wall times.
         order: assigns times to points.
         usage: encodes usage accounts.
+        events: encodes events of the snapshot that was encoded last.
         states: all series of readings.
 
     Args:
@@ -79,7 +79,13 @@ class Encoder:
         self._delta = temporality == "delta"
         self.identity = (names, self._delta)
         self.receiver = receiver
-        continued = previous if previous is not None and self._can_continue(previous) else None
+        continued = previous
+        # Increments must not be counted twice, even by different receivers.
+        if previous is not None and (
+            previous.identity != self.identity
+            or (previous.receiver != receiver and not self._delta)
+        ):
+            continued = None
         self._wire = Wire(schema=names == "semconv", delta=self._delta, most_bytes=most_bytes)
         self.cache: SeriesCache = SeriesCache(
             node,
@@ -108,7 +114,7 @@ class Encoder:
             delta=self._delta,
             previous=None if continued is None else continued.usage,
         )
-        self._events = EventRecords(self.cache, self.usage)
+        self.events = EventRecords(self.cache, self.usage)
         self._series_layout: SeriesLayout | None = None
         self._previous_layout = None if continued is None else continued.last_layout
         self.states: dict[tuple[ResourceTemplate, str, bytes], SeriesState] = (
@@ -120,13 +126,6 @@ class Encoder:
         self._previous_selections: dict[tuple[int, ...], Selection] = {}
         self._starts: tuple[Instant | None, ...] = ()
 
-    def _can_continue(self, previous: "Encoder") -> bool:
-        """Whether the receiver can interpret this encoder's points as a continuation."""
-        # Increments must not be counted twice, even by different receivers.
-        return previous.identity == self.identity and (
-            self._delta or previous.receiver == self.receiver
-        )
-
     @property
     def last_layout(self) -> SeriesLayout | None:
         """The series of the last layout; None before the first."""
@@ -136,11 +135,6 @@ class Encoder:
     def duplicates(self) -> int:
         """Number of values left out because another value has the same name and attributes."""
         return self._duplicates + self.usage.duplicates
-
-    @property
-    def clock_steps(self) -> int:
-        """How often the wall clock was set by more than half a second."""
-        return self.timeline.steps
 
     def encode(self, snapshot: Snapshot) -> list[Record]:
         """Encode a snapshot.
@@ -165,15 +159,6 @@ class Encoder:
             requests += self._points(snapshot)
         requests += self.usage.points()
         return [Record(data, count, snapshot.at.wall_ns) for count, data in requests]
-
-    def events(self, snapshot: Snapshot, events: Changes) -> list[Record]:
-        """Encode events as log records.
-
-        Args:
-            snapshot: the snapshot that was encoded last.
-            events: the events up to that snapshot.
-        """
-        return self._events.records(snapshot, events.holdings, events.errors)
 
     def telemetry(self, at: Instant, families: Iterable[FamilyPoints]) -> Record | None:
         """Encode podgpu's own metrics; return None if there are none.

@@ -8,8 +8,9 @@ from operator import is_not, itemgetter
 from typing import Any
 
 from pipeline.model import Reading, Snapshot, Value
+from sinks.otlp.encoding.derived_series import SeriesEntry
 from sinks.otlp.encoding.request_frames import Blocks, RequestTemplate
-from sinks.otlp.encoding.series_layout import SeriesEntry, SeriesLayout
+from sinks.otlp.encoding.series_layout import SeriesLayout
 from sinks.otlp.encoding.steady_time import PointOrder
 
 _VALUE = itemgetter(Reading._fields.index("value"))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from pipeline.base.version import VERSION
-from pipeline.changes.change_feed import XidChange
+from pipeline.changes.change_feed import Changes, XidChange
 from pipeline.changes.descriptions import (
     PROGRAMS,
     figures,
@@ -30,12 +30,6 @@ from sinks.otlp.signals import LOGS
 HOLDING_ENDED: Final = "podgpu.holding.ended"
 XID_ERROR: Final = "podgpu.xid_error"
 
-_SEVERITIES: Final = {
-    "INFO": logs_pb2.SeverityNumber.SEVERITY_NUMBER_INFO,
-    "WARN": logs_pb2.SeverityNumber.SEVERITY_NUMBER_WARN,
-    "ERROR": logs_pb2.SeverityNumber.SEVERITY_NUMBER_ERROR,
-}
-
 
 class EventRecords:
     """Makes log records; each is a message of its own.
@@ -51,19 +45,17 @@ class EventRecords:
         self._schema = SCHEMA_URL if cache.semconv else ""
         self._scope = common_pb2.InstrumentationScope(name="podgpu", version=VERSION)
 
-    def records(
-        self, snapshot: Snapshot, holdings: Iterable[Holding], errors: Iterable[XidChange]
-    ) -> list[Record]:
+    def records(self, snapshot: Snapshot, changes: Changes) -> list[Record]:
         """Return one record for each holding, and one for each affected container of an error.
+
+        An error without affected containers has a record in the node's resource.
 
         Args:
             snapshot: the newest snapshot, of which the metrics were made.
-            holdings: holdings that have ended.
-            errors: XID errors. An error without affected containers has a record in the node's
-                resource.
+            changes: holdings that have ended, and XID errors.
         """
-        messages = [self._holding(snapshot, one) for one in holdings]
-        for error in errors:
+        messages = [self._holding(snapshot, one) for one in changes.holdings]
+        for error in changes.errors:
             messages += self._error(snapshot, error)
         return [
             Record(data, points=1, created_ns=snapshot.at.wall_ns, signal=LOGS.number)
@@ -129,7 +121,7 @@ class EventRecords:
         return logs_pb2.LogRecord(
             time_unix_nano=max(time, 0),
             observed_time_unix_nano=max(snapshot.at.wall_ns, 0),
-            severity_number=_SEVERITIES[severity],
+            severity_number=logs_pb2.SeverityNumber.Value(f"SEVERITY_NUMBER_{severity}"),
             severity_text=severity,
             body=common_pb2.AnyValue(string_value=clean(body)),
             attributes=key_values(pairs),

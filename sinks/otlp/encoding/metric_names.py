@@ -2,54 +2,49 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final
 
 from pipeline.exposition.naming import PageNaming
 from pipeline.fields import Field, Row
 from sinks.otlp.encoding.semconv import INSTRUMENTS, STATUS, Instrument, Kind
 
-UCUM: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "ratio": "1",
-        "percent": "%",
-        "celsius": "Cel",
-        "watts": "W",
-        "millijoules": "mJ",
-        "MHz": "MHz",
-        "bytes": "By",
-        "bytes/s": "By/s",
-        "MiB": "MiBy",
-        "seconds": "s",
-        "nanoseconds": "ns",
-        "errors": "{error}",
-        "rows": "{row}",
-        "pages": "{page}",
-        "packets": "{packet}",
-        "processes": "{process}",
-        "samples": "{sample}",
-        "bool": "",
-        "state": "",
-        "code": "",
-        "bitmask": "",
-    }
-)
+UCUM: Final[Mapping[str, str]] = {
+    "ratio": "1",
+    "percent": "%",
+    "celsius": "Cel",
+    "watts": "W",
+    "millijoules": "mJ",
+    "MHz": "MHz",
+    "bytes": "By",
+    "bytes/s": "By/s",
+    "MiB": "MiBy",
+    "seconds": "s",
+    "nanoseconds": "ns",
+    "errors": "{error}",
+    "rows": "{row}",
+    "pages": "{page}",
+    "packets": "{packet}",
+    "processes": "{process}",
+    "samples": "{sample}",
+    "bool": "",
+    "state": "",
+    "code": "",
+    "bitmask": "",
+}
 """The units of the catalogue and of DCGM, in UCUM."""
 
-_SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "ratio": "_ratio",
-        "percent": "_percent",
-        "celsius": "_celsius",
-        "watts": "_watts",
-        "millijoules": "_millijoules",
-        "MHz": "_mhz",
-        "bytes": "_bytes",
-        "bytes/s": "_bytes_per_second",
-        "seconds": "_seconds",
-        "nanoseconds": "_nanoseconds",
-    }
-)
+_SUFFIXES: Final[Mapping[str, str]] = {
+    "ratio": "_ratio",
+    "percent": "_percent",
+    "celsius": "_celsius",
+    "watts": "_watts",
+    "millijoules": "_millijoules",
+    "MHz": "_mhz",
+    "bytes": "_bytes",
+    "bytes/s": "_bytes_per_second",
+    "seconds": "_seconds",
+    "nanoseconds": "_nanoseconds",
+}
 """Suffixes of podgpu's field names that contain the unit. Prometheus adds them again."""
 
 _PREFIXES: Final = (
@@ -116,13 +111,12 @@ def dcgm_mapping(row: Row, naming: PageNaming) -> FieldMapping:
     field, name = row.field, naming.metric(row)
     own = naming.is_own(name)
     divisor = 1 if own else field.dcgm_divisor
-    help_text = row.help or field.help
-    if field.dcgm_unit and not (row.help or own):
-        help_text = f"{help_text} In {field.dcgm_unit}."
     kind = row.type or _kind(field)
     whole = divisor == 1 and field.unit not in _FRACTIONAL
     return FieldMapping(
-        Instrument(name, "counter" if kind == "counter" else "gauge", "", whole, help_text),
+        Instrument(
+            name, "counter" if kind == "counter" else "gauge", "", whole, naming.help_text(row)
+        ),
         divisor=divisor,
         is_own=own,
     )

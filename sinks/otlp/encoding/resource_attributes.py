@@ -6,19 +6,16 @@ two resources with the same service identity.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from pipeline.base.version import VERSION
-from pipeline.model import Holder, PartialRef, PodInfo
+from pipeline.model import PartialRef, PodInfo
 from sinks.otlp.encoding.attributes import Pairs, cleaned
 
-_WORKLOADS: Final = MappingProxyType(
-    {
-        kind: f"k8s.{kind.lower()}.name"
-        for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "CronJob", "Job")
-    }
-)
+_WORKLOADS: Final = {
+    kind: f"k8s.{kind.lower()}.name"
+    for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "CronJob", "Job")
+}
 _ANNOTATION_PREFIX: Final = "resource.opentelemetry.io/"
 _LABEL_PREFIX: Final = "app.kubernetes.io/"
 _INSTANCE_ID: Final = "service.instance.id"
@@ -52,11 +49,6 @@ def of_node(node: str, extra: Mapping[str, str]) -> Pairs:
         "service.version": VERSION,
     }
     return tuple((cleaned(defaults) | cleaned(extra)).items())
-
-
-def of_container(holder: Holder, node: str, extra: Mapping[str, str]) -> Pairs:
-    """Return the attributes of the resource of a holder."""
-    return of_subject(holder.subject, holder.pod, node, extra)
 
 
 def of_subject(
@@ -116,12 +108,11 @@ def _of_pod(pod: PodInfo) -> dict[str, str]:
 
 
 def _service(pod: PodInfo) -> dict[str, str]:
-    labels = dict(pod.labels)
-    name = (
-        labels.get(f"{_LABEL_PREFIX}instance")
-        or labels.get(f"{_LABEL_PREFIX}name")
-        or pod.owner_name
-    )
-    version = labels.get(f"{_LABEL_PREFIX}version", "")
-    attributes = {"service.name": name, "service.version": version}
+    labels = {
+        name.removeprefix(_LABEL_PREFIX): value
+        for name, value in pod.labels
+        if name.startswith(_LABEL_PREFIX)
+    }
+    name = labels.get("instance") or labels.get("name") or pod.owner_name
+    attributes = {"service.name": name, "service.version": labels.get("version", "")}
     return {name: value for name, value in attributes.items() if value}

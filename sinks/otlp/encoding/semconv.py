@@ -3,8 +3,8 @@
 All of `hw.*` is still in development. If a name changes there, only this module changes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["gauge", "counter", "updowncounter"]
@@ -37,101 +37,99 @@ class Instrument:
     typed: bool = False
 
 
-INSTRUMENTS: Final = MappingProxyType(
-    {
-        instrument.name: instrument
-        for instrument in (
-            Instrument(
-                "hw.gpu.utilization",
-                "gauge",
-                "1",
-                whole=False,
-                description="Part of the time during which the GPU worked at the task.",
-            ),
-            Instrument(
-                "hw.gpu.memory.usage",
-                "updowncounter",
-                "By",
-                whole=True,
-                description="Device memory in use.",
-            ),
-            Instrument(
-                "hw.gpu.memory.limit",
-                "updowncounter",
-                "By",
-                whole=True,
-                description="Total device memory.",
-            ),
-            Instrument(
-                "hw.gpu.memory.utilization",
-                "gauge",
-                "1",
-                whole=False,
-                description="Part of the device memory that is in use.",
-            ),
-            Instrument(
-                "hw.gpu.io",
-                "counter",
-                "By",
-                whole=True,
-                description="Bytes that the GPU has sent or received over PCIe.",
-            ),
-            Instrument(
-                "hw.energy",
-                "counter",
-                "J",
-                whole=False,
-                description="Energy that the board has consumed.",
-                typed=True,
-            ),
-            Instrument(
-                "hw.power",
-                "gauge",
-                "W",
-                whole=False,
-                description="Power that the board draws.",
-                typed=True,
-            ),
-            Instrument(
-                "hw.errors",
-                "counter",
-                "{error}",
-                whole=True,
-                description="Errors of the GPU, by type.",
-                typed=True,
-            ),
-            Instrument(
-                "hw.status",
-                "updowncounter",
-                "1",
-                whole=True,
-                description="1 for the state that the GPU is in, 0 for all others.",
-                typed=True,
-            ),
-            Instrument(
-                "hw.temperature",
-                "gauge",
-                "Cel",
-                whole=False,
-                description="Temperature at the named location.",
-            ),
-            Instrument(
-                "hw.temperature.limit",
-                "gauge",
-                "Cel",
-                whole=False,
-                description="Temperature from which the GPU protects itself.",
-            ),
-            Instrument(
-                "hw.fan.speed_ratio",
-                "gauge",
-                "1",
-                whole=False,
-                description="Speed of the fans as a part of their maximum speed.",
-            ),
-        )
-    }
-)
+INSTRUMENTS: Final[Mapping[str, Instrument]] = {
+    instrument.name: instrument
+    for instrument in (
+        Instrument(
+            "hw.gpu.utilization",
+            "gauge",
+            "1",
+            whole=False,
+            description="Part of the time during which the GPU worked at the task.",
+        ),
+        Instrument(
+            "hw.gpu.memory.usage",
+            "updowncounter",
+            "By",
+            whole=True,
+            description="Device memory in use.",
+        ),
+        Instrument(
+            "hw.gpu.memory.limit",
+            "updowncounter",
+            "By",
+            whole=True,
+            description="Total device memory.",
+        ),
+        Instrument(
+            "hw.gpu.memory.utilization",
+            "gauge",
+            "1",
+            whole=False,
+            description="Part of the device memory that is in use.",
+        ),
+        Instrument(
+            "hw.gpu.io",
+            "counter",
+            "By",
+            whole=True,
+            description="Bytes that the GPU has sent or received over PCIe.",
+        ),
+        Instrument(
+            "hw.energy",
+            "counter",
+            "J",
+            whole=False,
+            description="Energy that the board has consumed.",
+            typed=True,
+        ),
+        Instrument(
+            "hw.power",
+            "gauge",
+            "W",
+            whole=False,
+            description="Power that the board draws.",
+            typed=True,
+        ),
+        Instrument(
+            "hw.errors",
+            "counter",
+            "{error}",
+            whole=True,
+            description="Errors of the GPU, by type.",
+            typed=True,
+        ),
+        Instrument(
+            "hw.status",
+            "updowncounter",
+            "1",
+            whole=True,
+            description="1 for the state that the GPU is in, 0 for all others.",
+            typed=True,
+        ),
+        Instrument(
+            "hw.temperature",
+            "gauge",
+            "Cel",
+            whole=False,
+            description="Temperature at the named location.",
+        ),
+        Instrument(
+            "hw.temperature.limit",
+            "gauge",
+            "Cel",
+            whole=False,
+            description="Temperature from which the GPU protects itself.",
+        ),
+        Instrument(
+            "hw.fan.speed_ratio",
+            "gauge",
+            "1",
+            whole=False,
+            description="Speed of the fans as a part of their maximum speed.",
+        ),
+    )
+}
 """The metrics that podgpu has values for, by name."""
 
 STATUS: Final = INSTRUMENTS["hw.status"]

@@ -4,36 +4,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from itertools import chain
 from operator import attrgetter
-from typing import NamedTuple
 
 from pipeline.model import Layout, Series
-from sinks.otlp.encoding.derived_series import INPUTS, Compute, of_device
+from sinks.otlp.encoding.derived_series import INPUTS, SeriesEntry, of_device
 from sinks.otlp.encoding.series_cache import SeriesCache
 from sinks.otlp.encoding.series_state import SeriesState
 from sinks.otlp.encoding.wire_format import ResourceTemplate, SeriesTemplate
 
 _RANK = attrgetter("state.template.metric.rank")
-
-
-class SeriesEntry(NamedTuple):
-    """A series.
-
-    Attributes:
-        state: state of the series.
-        at: position of the reading whose value or time it uses.
-        divisor: divides the value of the reading.
-        compute: computes the value, if it is not the reading's.
-        at_snapshot: whether it has the time of the snapshot, not of the reading.
-        trigger_positions: positions of readings. The series has a point if one of them is fresh.
-            None: only `at`.
-    """
-
-    state: SeriesState
-    at: int
-    divisor: int = 1
-    compute: Compute | None = None
-    at_snapshot: bool = False
-    trigger_positions: frozenset[int] | None = None
 
 
 class SeriesLayout:
@@ -90,16 +68,10 @@ class SeriesLayout:
             all_entries.append(entry)
         for uuid, attribution in layout.attributions.items():
             device_positions = frozenset(positions[uuid])
-            for template, compute, triggers, time_position in of_device(
-                cache, attribution, inputs[uuid], device_positions
-            ):
-                state = state_of(template)
-                if state.layout_number != self.number:
-                    state.layout_number = self.number
-                    position = min(triggers) if time_position is None else time_position
-                    all_entries.append(
-                        SeriesEntry(state, position, 1, compute, time_position is None, triggers)
-                    )
+            for entry in of_device(cache, state_of, attribution, inputs[uuid], device_positions):
+                if entry.state.layout_number != self.number:
+                    entry.state.layout_number = self.number
+                    all_entries.append(entry)
         by_resource: dict[ResourceTemplate, list[SeriesEntry]] = {cache.on_node: []}
         for entry in all_entries:
             by_resource.setdefault(entry.state.template.resource, []).append(entry)

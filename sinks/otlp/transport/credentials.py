@@ -9,14 +9,14 @@ from typing import Final
 
 from config.value_types import ByteSize
 from pipeline.base.clock import Clock
-from pipeline.files.bounded_read import Stamp, UnreadableError, read_file
+from pipeline.files.bounded_read import UnreadableError, read_file
 from pipeline.model import NS
 from pipeline.net.pem import Part, PemError, client_context
 from sinks.otlp.options import TlsOptions
 
 _MAX_FILE_SIZE: Final = ByteSize.parse("1MiB")
 _CHECK_INTERVAL_NS: Final = NS
-"""How long file contents are used before the files are checked for changes."""
+"""How long file contents are used before the files are read again."""
 _READ_TIMEOUT: Final = 5.0
 """Maximum number of seconds for reading the files."""
 
@@ -61,7 +61,7 @@ class Credentials:
     Args:
         options: paths of certificates and key; None without TLS.
         token_file: path of the token.
-        clock: decides when to check the files again.
+        clock: decides when to read the files again.
         system_ca: CA certificates to use if the options name none; None leaves the choice to the
             transport's library.
         names: names of the files for messages, by part; default: the names of the options.
@@ -86,7 +86,6 @@ class Credentials:
         self._token_file = token_file
         self._secure = options is not None
         self._clock = clock
-        self._contents: dict[Path, tuple[Stamp, bytes]] = {}
         self._current: RequestCredentials | None = None
         self._checked_ns = 0
         self._read_future: asyncio.Future[RequestCredentials] | None = None
@@ -97,10 +96,10 @@ class Credentials:
         return self._token_file is not None or "cert" in self._paths
 
     async def get(self, *, reload: bool = False) -> RequestCredentials:
-        """Return the current credentials. Files are checked once per second at most.
+        """Return the current credentials. Files are read once per second at most.
 
         Args:
-            reload: check the files now, and do not use earlier contents.
+            reload: read the files now.
 
         Raises:
             CredentialsError: a file can't be used; its earlier contents are not used either.
@@ -109,9 +108,6 @@ class Credentials:
         if self._current is None or reload or now_ns - self._checked_ns >= _CHECK_INTERVAL_NS:
             if not self._paths and self._token_file is None and self._current is not None:
                 return self._current
-            if reload:
-                # Two writes within one tick of the filesystem's clock have the same stamp.
-                self._contents.clear()
             self._current = await self._load(self._current)
             self._checked_ns = now_ns
         return self._current
@@ -154,18 +150,13 @@ class Credentials:
             raise CredentialsError(f"{path}: {error}; check {name}") from None
         return RequestCredentials(Tls(context, ca, cert, key), token)
 
-    def _read_file(self, path: Path, name: str) -> bytes:
-        stamp, data = self._contents.get(path, (None, b""))
+    @staticmethod
+    def _read_file(path: Path, name: str) -> bytes:
         try:
-            content = read_file(path, _MAX_FILE_SIZE, stamp)
+            return read_file(path, _MAX_FILE_SIZE, None).data or b""
         except UnreadableError as error:
-            self._contents.pop(path, None)
             text = f"{error}; check that {name} is mounted and readable"
             raise CredentialsError(text) from None
-        if content.data is None:
-            return data
-        self._contents[path] = (content.stamp, content.data)
-        return content.data
 
 
 _NAMES: Final[dict[Part, str]] = {"ca": "ca_file", "cert": "cert_file", "key": "key_file"}

@@ -1,7 +1,8 @@
 """Send OTLP messages over HTTP, encoded as protobuf."""
 
 import asyncio
-import zlib
+import gzip
+from functools import partial
 from typing import Final
 
 from pipeline.base.clock import Clock
@@ -48,11 +49,9 @@ class HttpTransport:
             headers["authorization"] = f"Bearer {credentials.token}"
         body = message
         if self._settings.compression == "gzip":
-            body = (
-                _compress(message)
-                if len(message) <= _INLINE_BYTES
-                else await asyncio.to_thread(_compress, message)
-            )
+            # Without a time, so that equal messages are equal when compressed.
+            pack = partial(gzip.compress, message, _GZIP_LEVEL, mtime=0)
+            body = pack() if len(message) <= _INLINE_BYTES else await asyncio.to_thread(pack)
         try:
             response = await (await self._connection(credentials.tls)).post(body, headers)
         except PostError as error:
@@ -86,9 +85,3 @@ class HttpTransport:
         poster, self._poster = self._poster, None
         if poster is not None:
             await poster.close()
-
-
-def _compress(message: bytes) -> bytes:
-    # 31: gzip format without a time, so that equal messages are equal when compressed.
-    compressor = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, 31)
-    return compressor.compress(message) + compressor.flush()

@@ -6,8 +6,9 @@ records), `OTEL_EXPORTER_OTLP_*`, the default. An empty variable counts as not s
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, get_args
 
 from pipeline.base.errors import PermanentError
 from pipeline.base.safe_text import line, shortened
@@ -124,9 +125,14 @@ def _make_settings(
             for name, value in configured.items()
             if not (options.bearer_token_file and name.lower() == "authorization")
         },
-        compression=options.compression or env.read("COMPRESSION", _compression) or "gzip",
+        compression=options.compression
+        or env.read("COMPRESSION", partial(_one_of, Compression))
+        or "gzip",
         timeout=float(options.timeout or 0) or env.read("TIMEOUT", _timeout) or 10.0,
-        temporality=options.temporality or _temporality(env) or "cumulative",
+        # The specification has no variable for all signals: temporality is only for metrics.
+        temporality=options.temporality
+        or env.get(partial(_one_of, Temporality), f"{_PREFIX}METRICS_TEMPORALITY_PREFERENCE")
+        or "cumulative",
         tls=tls,
         tls_names=tls_names,
         token_file=options.bearer_token_file,
@@ -227,29 +233,16 @@ def _tls(env: _Variables) -> tuple[TlsOptions, dict[Part, str]]:
 
 
 def _resource(env: _Variables) -> dict[str, str]:
-    found = env.get(_attributes, "OTEL_RESOURCE_ATTRIBUTES") or {}
+    found = env.get(lambda text: dict(headers.parse_pairs(text)), "OTEL_RESOURCE_ATTRIBUTES") or {}
     if name := env.find("OTEL_SERVICE_NAME"):
         found["service.name"] = name[1]
     return found
 
 
-def _temporality(env: _Variables) -> Temporality | None:
-    # The specification has no variable for all signals: temporality is only for metrics.
-    return env.get(
-        lambda text: cast("Temporality", _one_of(text.lower(), "cumulative", "delta", "lowmemory")),
-        f"{_PREFIX}METRICS_TEMPORALITY_PREFERENCE",
-    )
-
-
-def _protocol(text: str) -> Protocol:
-    text = text.lower()
-    if text == "http/json":
+def _protocol(text: str) -> Any:
+    if text.lower() == "http/json":
         raise ValueError("is http/json, which podgpu does not support: set http/protobuf or grpc")
-    return cast("Protocol", _one_of(text, "grpc", "http/protobuf"))
-
-
-def _compression(text: str) -> Compression:
-    return cast("Compression", _one_of(text.lower(), "gzip", "none"))
+    return _one_of(Protocol, text)
 
 
 def _timeout(text: str) -> float:
@@ -272,11 +265,9 @@ def _headers(text: str) -> dict[str, str]:
     return found
 
 
-def _attributes(text: str) -> dict[str, str]:
-    return dict(headers.parse_pairs(text))
-
-
-def _one_of(text: str, *values: str) -> str:
+def _one_of(literal: object, text: str) -> Any:
+    """Return the value of a Literal that a text names in any case."""
+    text, values = text.lower(), get_args(literal)
     if text not in values:
         raise ValueError(f"is {shortened(text, 60)!r}: it must be {' or '.join(values)}")
     return text

@@ -341,7 +341,7 @@ class Reference:
             if dotted == "share" and value is None:
                 continue
             yield Candidate(
-                resource_attributes.of_container(holder, self.node, {}),
+                resource_attributes.of_subject(holder.subject, holder.pod, self.node, {}),
                 Instrument(
                     f"podgpu.device.holder.{dotted}" if dots else f"podgpu_device_holder_{page}",
                     "gauge",
@@ -365,4 +365,4 @@ class Reference:
         holder = only_holder(attribution.holders) if self.containers else None
         if holder is None:
             return resource_attributes.of_node(self.node, {})
-        return resource_attributes.of_container(holder, self.node, {})
+        return resource_attributes.of_subject(holder.subject, holder.pod, self.node, {})

@@ -37,7 +37,7 @@ def encode_events(
     changes = Changes(
         tuple(holdings), tuple(XidChange(error, again, error_id(error)) for error in errors)
     )
-    return logs(scene.encoder.events(snapshot, changes))
+    return logs(scene.encoder.events.records(snapshot, changes))
 
 
 def test_the_record_of_an_ended_holding() -> None:
@@ -81,7 +81,7 @@ def test_the_record_has_the_resource_of_the_container_metrics(containers: bool) 
     scene.usage = usage(account(gpu(0), used("a", busy=2 * NS, ended=at(3), info=info)))
     snapshot = scene.snapshot()
     metrics = container_points(points(scene.encoder.encode(snapshot)))
-    [log] = logs(scene.encoder.events(snapshot, Changes((ONE,))))
+    [log] = logs(scene.encoder.events.records(snapshot, Changes((ONE,))))
     assert {tuple(sorted(log.resource.items()))} == {point.resource for point in metrics}
     assert log.resource["container.id"] == "c0ffee"
     assert log.resource["k8s.job.name"] == "fit"

@@ -21,7 +21,7 @@ APP = "app.kubernetes.io/"
 
 
 def container(holder: Holder, extra: Mapping[str, str] | None = None) -> dict[str, str | int]:
-    return dict(resource_attributes.of_container(holder, "node-1", extra or {}))
+    return dict(resource_attributes.of_subject(holder.subject, holder.pod, "node-1", extra or {}))
 
 
 def with_pod(**changes: object) -> Holder:

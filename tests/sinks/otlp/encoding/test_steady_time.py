@@ -208,7 +208,7 @@ def test_c3_a_pause_of_five_minutes_is_a_gap_in_the_times(suspended: bool) -> No
         (point,) = points(encoder.encode(shifted(node.snapshot(), wall)))
         times.append(point.time - START.wall_ns)
     assert times == [NS * second for second in (1, 2, 3, 304, 305, 306)]
-    assert encoder.clock_steps == suspended
+    assert encoder.timeline.steps == suspended
 
 
 def test_late_readings_keep_their_time_for_a_thousand_snapshots() -> None:
