@@ -33,6 +33,23 @@ def _temperature_limit(name: str, number: int, about: str, otel: str) -> Field:
     )
 
 
+def _temperature(name: str, about: str, call: str) -> Field:
+    dcgm = f"DCGM_FI_DEV_{name.upper()}_TEMP"
+    return Field(
+        f"{name}_temperature_celsius",
+        "gauge",
+        "celsius",
+        f"Temperature of {about}, in degrees Celsius.",
+        call,
+        Tier.FAST,
+        dcgm=dcgm,
+        aliases=(f"{dcgm}_CELSIUS",),
+        dcgm_1x=f"dcgm_{name}_temp",
+        otel="hw.temperature",
+        otel_attrs=(("hw.sensor_location", name),),
+    )
+
+
 BOARDS: tuple[Field, ...] = (
     Field(
         "sm_clock_mhz",
@@ -65,32 +82,8 @@ BOARDS: tuple[Field, ...] = (
         dcgm="DCGM_FI_DEV_PSTATE",
         aliases=("DCGM_FI_DEV_GPU_PSTATE",),
     ),
-    Field(
-        "memory_temperature_celsius",
-        "gauge",
-        "celsius",
-        "Temperature of the device memory, in degrees Celsius.",
-        "nvmlDeviceGetFieldValues(82)",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_MEMORY_TEMP",
-        aliases=("DCGM_FI_DEV_MEMORY_TEMP_CELSIUS",),
-        dcgm_1x="dcgm_memory_temp",
-        otel="hw.temperature",
-        otel_attrs=(("hw.sensor_location", "memory"),),
-    ),
-    Field(
-        "gpu_temperature_celsius",
-        "gauge",
-        "celsius",
-        "Temperature of the GPU's core, in degrees Celsius.",
-        "nvmlDeviceGetTemperature",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_GPU_TEMP",
-        aliases=("DCGM_FI_DEV_GPU_TEMP_CELSIUS",),
-        dcgm_1x="dcgm_gpu_temp",
-        otel="hw.temperature",
-        otel_attrs=(("hw.sensor_location", "gpu"),),
-    ),
+    _temperature("memory", "the device memory", "nvmlDeviceGetFieldValues(82)"),
+    _temperature("gpu", "the GPU's core", "nvmlDeviceGetTemperature"),
     Field(
         "power_watts",
         "gauge",

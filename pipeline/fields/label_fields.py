@@ -17,6 +17,17 @@ def _text(name: str, dcgm: str, call: str, about: str, renamed: str = "") -> Fie
     )
 
 
+def _inforom(number: int, name: str, about: str) -> Field:
+    unit = name.upper()
+    return _text(
+        f"inforom_{name}_version",
+        f"DCGM_FI_DEV_{unit}_INFOROM_VER",
+        f"nvmlDeviceGetInforomVersion({number})",
+        f"Version of the inforom's {about}.",
+        f"DCGM_FI_DEV_INFOROM_{unit}_VERSION",
+    )
+
+
 LABELS: tuple[Field, ...] = (
     _text(
         "driver_version",
@@ -72,27 +83,9 @@ LABELS: tuple[Field, ...] = (
         "Version of the inforom's image.",
         "DCGM_FI_DEV_INFOROM_IMAGE_VERSION",
     ),
-    _text(
-        "inforom_oem_version",
-        "DCGM_FI_DEV_OEM_INFOROM_VER",
-        "nvmlDeviceGetInforomVersion(0)",
-        "Version of the inforom's OEM object.",
-        "DCGM_FI_DEV_INFOROM_OEM_VERSION",
-    ),
-    _text(
-        "inforom_ecc_version",
-        "DCGM_FI_DEV_ECC_INFOROM_VER",
-        "nvmlDeviceGetInforomVersion(1)",
-        "Version of the inforom's ECC object.",
-        "DCGM_FI_DEV_INFOROM_ECC_VERSION",
-    ),
-    _text(
-        "inforom_power_version",
-        "DCGM_FI_DEV_POWER_INFOROM_VER",
-        "nvmlDeviceGetInforomVersion(2)",
-        "Version of the inforom's power object.",
-        "DCGM_FI_DEV_INFOROM_POWER_VERSION",
-    ),
+    _inforom(0, "oem", "OEM object"),
+    _inforom(1, "ecc", "ECC object"),
+    _inforom(2, "power", "power object"),
     _text(
         "gsp_firmware_version",
         "",

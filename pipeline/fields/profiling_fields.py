@@ -31,19 +31,44 @@ def _ratio(
     )
 
 
-def _rate(
-    name: str, gpm: int, dcgm: str, about: str, *, mig: bool, group: Group = "profiling"
+def _active(
+    name: str,
+    gpm: int,
+    dcgm: str,
+    renamed: str,
+    about: str,
+    *,
+    dcgm_1x: str = "",
+    group: Group = "profiling",
 ) -> Field:
+    return _ratio(
+        f"{name}_active_ratio",
+        gpm,
+        f"{dcgm}_ACTIVE",
+        f"{renamed}_UTIL",
+        f"Fraction of time in which {about}",
+        dcgm_1x=dcgm_1x,
+        group=group,
+    )
+
+
+def _tensor(name: str, gpm: int, numbers: str) -> Field:
+    unit = name.upper()
+    about = f"the tensor cores multiplied {numbers}"
+    return _active(f"tensor_{name}", gpm, f"PIPE_TENSOR_{unit}", unit, about)
+
+
+def _rate(bus: str, direction: str, gpm: int, about: str, *, group: Group = "profiling") -> Field:
+    verb, short = ("sent", "TX") if direction == "transmit" else ("received", "RX")
     return Field(
-        name,
+        f"{bus}_{direction}_bytes_per_second",
         "gauge",
         "bytes/s",
-        f"{about}, in bytes per second over the time between two samples.",
+        f"Bytes {verb} {about}, in bytes per second over the time between two samples.",
         f"nvmlGpmMetricsGet({gpm})",
         Tier.FAST,
         group=group,
-        dcgm=f"DCGM_FI_PROF_{dcgm}",
-        mig=mig,
+        dcgm=f"DCGM_FI_PROF_{bus.upper()}_{short}_BYTES",
         since="hopper",
     )
 
@@ -52,21 +77,21 @@ _ENGINES: Final = (("nvdec", 30, 8), ("nvjpg", 40, 8), ("nvofa", 50, 2))
 """Name, GPM id of the first engine, and number of engines."""
 
 PROFILING: tuple[Field, ...] = (
-    _ratio(
-        "graphics_engine_active_ratio",
+    _active(
+        "graphics_engine",
         1,
-        "GR_ENGINE_ACTIVE",
-        "GR_ENGINE_UTIL",
-        "Fraction of time in which a graphics or compute context was busy",
+        "GR_ENGINE",
+        "GR_ENGINE",
+        "a graphics or compute context was busy",
         dcgm_1x="dcgm_fi_prof_gr_engine_active",
         group="standard",
     ),
-    _ratio(
-        "sm_active_ratio",
+    _active(
+        "sm",
         2,
-        "SM_ACTIVE",
-        "SM_UTIL",
-        "Fraction of time in which a multiprocessor had a warp, as a mean over all",
+        "SM",
+        "SM",
+        "a multiprocessor had a warp, as a mean over all",
         dcgm_1x="dcgm_fi_prof_sm_active",
     ),
     _ratio(
@@ -77,103 +102,35 @@ PROFILING: tuple[Field, ...] = (
         "Resident warps as a fraction of the maximum of the multiprocessors",
         dcgm_1x="dcgm_fi_prof_sm_occupancy",
     ),
-    _ratio(
-        "tensor_active_ratio",
+    _active(
+        "tensor",
         5,
-        "PIPE_TENSOR_ACTIVE",
-        "TENSOR_UTIL",
-        "Fraction of time in which the tensor cores were busy",
+        "PIPE_TENSOR",
+        "TENSOR",
+        "the tensor cores were busy",
         dcgm_1x="dcgm_fi_prof_pipe_tensor_active",
         group="standard",
     ),
-    _ratio(
-        "dram_active_ratio",
+    _active(
+        "dram",
         10,
-        "DRAM_ACTIVE",
-        "DRAM_UTIL",
-        "Fraction of time in which device memory was sending or receiving",
+        "DRAM",
+        "DRAM",
+        "device memory was sending or receiving",
         dcgm_1x="dcgm_fi_prof_dram_active",
         group="standard",
     ),
-    _ratio(
-        "fp64_active_ratio",
-        11,
-        "PIPE_FP64_ACTIVE",
-        "FP64_UTIL",
-        "Fraction of time in which the FP64 pipes were busy",
-    ),
-    _ratio(
-        "fp32_active_ratio",
-        12,
-        "PIPE_FP32_ACTIVE",
-        "FP32_UTIL",
-        "Fraction of time in which the FP32 pipes were busy",
-    ),
-    _ratio(
-        "fp16_active_ratio",
-        13,
-        "PIPE_FP16_ACTIVE",
-        "FP16_UTIL",
-        "Fraction of time in which the FP16 pipes were busy",
-    ),
-    _ratio(
-        "integer_active_ratio",
-        4,
-        "PIPE_INT_ACTIVE",
-        "INT_UTIL",
-        "Fraction of time in which the integer pipes were busy",
-    ),
-    _ratio(
-        "tensor_hmma_active_ratio",
-        7,
-        "PIPE_TENSOR_HMMA_ACTIVE",
-        "HMMA_UTIL",
-        "Fraction of time in which the tensor cores multiplied half-precision numbers",
-    ),
-    _ratio(
-        "tensor_imma_active_ratio",
-        9,
-        "PIPE_TENSOR_IMMA_ACTIVE",
-        "IMMA_UTIL",
-        "Fraction of time in which the tensor cores multiplied integers",
-    ),
-    _ratio(
-        "tensor_dfma_active_ratio",
-        6,
-        "PIPE_TENSOR_DFMA_ACTIVE",
-        "DFMA_UTIL",
-        "Fraction of time in which the tensor cores multiplied double-precision numbers",
-    ),
-    _rate(
-        "pcie_transmit_bytes_per_second",
-        20,
-        "PCIE_TX_BYTES",
-        "Bytes sent over PCIe, headers included",
-        mig=False,
-        group="standard",
-    ),
-    _rate(
-        "pcie_receive_bytes_per_second",
-        21,
-        "PCIE_RX_BYTES",
-        "Bytes received over PCIe, headers included",
-        mig=False,
-        group="standard",
-    ),
-    _rate(
-        "nvlink_transmit_bytes_per_second",
-        61,
-        "NVLINK_TX_BYTES",
-        "Bytes sent over all NVLinks",
-        mig=False,
-    ),
-    _rate(
-        "nvlink_receive_bytes_per_second",
-        60,
-        "NVLINK_RX_BYTES",
-        "Bytes received over all NVLinks",
-        mig=False,
-    ),
+    _active("fp64", 11, "PIPE_FP64", "FP64", "the FP64 pipes were busy"),
+    _active("fp32", 12, "PIPE_FP32", "FP32", "the FP32 pipes were busy"),
+    _active("fp16", 13, "PIPE_FP16", "FP16", "the FP16 pipes were busy"),
+    _active("integer", 4, "PIPE_INT", "INT", "the integer pipes were busy"),
+    _tensor("hmma", 7, "half-precision numbers"),
+    _tensor("imma", 9, "integers"),
+    _tensor("dfma", 6, "double-precision numbers"),
+    _rate("pcie", "transmit", 20, "over PCIe, headers included", group="standard"),
+    _rate("pcie", "receive", 21, "over PCIe, headers included", group="standard"),
+    _rate("nvlink", "transmit", 61, "over all NVLinks"),
+    _rate("nvlink", "receive", 60, "over all NVLinks"),
     *(
         _ratio(
             f"{engine}{number}_active_ratio",
