@@ -4,7 +4,7 @@ Requests that only read are made. For requests that change something, an access 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -145,16 +145,9 @@ async def is_allowed(api: KubeApi, right: Right, account: Account | None = None)
     Raises:
         ApiError: the access review fails.
     """
-    attributes = {
-        "verb": right.verb,
-        "group": right.group,
-        "resource": right.resource,
-        "name": right.name,
-        "namespace": right.namespace,
-    }
     kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
     user = {} if account is None else {"user": account.user, "groups": account.groups}
-    resource = {key: text for key, text in attributes.items() if text}
+    resource = {key: text for key, text in asdict(right).items() if text}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": kind,

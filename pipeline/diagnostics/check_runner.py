@@ -89,18 +89,11 @@ async def _one(examination: Examination, deadline: float) -> list[Finding]:
 
 def timed_out(name: str, seconds: float, fix: str) -> Finding:
     """Return the finding for checks that exceeded their time limit."""
-    return TIMED_OUT.failure(
-        name,
-        f"no answer within {seconds:g} s",
-        fix,
-    )
+    return TIMED_OUT.failure(name, f"no answer within {seconds:g} s", fix)
 
 
 def _bug(name: str, error: Exception) -> Finding:
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
-    return BUG.failure(
-        name,
-        f"{type(error).__name__}: {error} ({where})",
-        "report this bug with the whole line; the result of the check is unknown",
-    )
+    fix = "report this bug with the whole line; the result of the check is unknown"
+    return BUG.failure(name, f"{type(error).__name__}: {error} ({where})", fix)

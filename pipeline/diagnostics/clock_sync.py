@@ -2,13 +2,13 @@
 
 import ctypes
 import http.client
-import ssl
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from pipeline.base.clock import Clock
+from pipeline.diagnostics.port_owner import unverified
 from pipeline.model import NS
 
 _TIMEOUT: Final = 5.0
@@ -67,12 +67,7 @@ def clock_offset_from(address: str, clock: Clock) -> float | None:
         host, port = parts.hostname or "", parts.port
     except ValueError:  # the check of the server reports it
         return None
-    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
-    if parts.scheme == "https":
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=context)
+    connection = unverified(host, port, _TIMEOUT, secure=parts.scheme == "https")
     try:
         before = clock.now()
         connection.request("GET", "/version")

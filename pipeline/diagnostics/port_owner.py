@@ -148,15 +148,21 @@ def _unverified_context() -> ssl.SSLContext:
     return context
 
 
+def unverified(
+    host: str, port: int | None, timeout: float, *, secure: bool
+) -> http.client.HTTPConnection:
+    """Return a connection that does not verify the certificate of its server."""
+    if not secure:
+        return http.client.HTTPConnection(host, port, timeout=timeout)
+    context = _unverified_context()
+    return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+
+
 def _get(
     host: str, port: int, path: str, *, secure: bool, max_bytes: int = _MAX_BYTES
 ) -> _Response | None:
     """Return the response; None if the connection fails or the server does not speak HTTP."""
-    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
-    if secure:
-        connection = http.client.HTTPSConnection(
-            host, port, timeout=_TIMEOUT, context=_unverified_context()
-        )
+    connection = unverified(host, port, _TIMEOUT, secure=secure)
     try:
         connection.request("GET", path)
         response = connection.getresponse()

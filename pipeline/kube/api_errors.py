@@ -48,24 +48,21 @@ def response_error(
     retry_after = error.retry_after
     if (seconds := headers.get("Retry-After", "")).isdecimal() and len(seconds) < 10:
         retry_after = float(seconds)
-    shown = f"{request.method} {request.path}"
+    text = f"{request.method} {request.path} failed: {error}"
     if _is_denial_text(as_text(document.get("message"))):
-        return ApiError(
-            f"{server}: {shown} {_DENIED} ({error}): podgpu has the permission, but a webhook or "
-            "policy refuses this change",
-            status=status,
-            reason=error.reason,
-            retry_after=retry_after,
+        text = (
+            f"{request.method} {request.path} {_DENIED} ({error}): podgpu has the permission, but "
+            "a webhook or policy refuses this change"
         )
-    messages: dict[int, str] = {
-        HTTPStatus.UNAUTHORIZED: _unauthorized(credentials, error),
-        HTTPStatus.FORBIDDEN: _forbidden(request, error),
-    }
+    elif status == HTTPStatus.UNAUTHORIZED:
+        text = (
+            f"credentials rejected ({error}); they come from {credentials}: "
+            "check that they belong to this cluster and have not expired"
+        )
+    elif status == HTTPStatus.FORBIDDEN:
+        text = _forbidden(request, error)
     return ApiError(
-        f"{server}: " + messages.get(status, f"{shown} failed: {error}"),
-        status=status,
-        reason=error.reason,
-        retry_after=retry_after,
+        f"{server}: {text}", status=status, reason=error.reason, retry_after=retry_after
     )
 
 
@@ -110,13 +107,6 @@ def _phrase(code: int) -> str:
         return HTTPStatus(code).phrase
     except ValueError:
         return ""
-
-
-def _unauthorized(credentials: str, error: ApiError) -> str:
-    return (
-        f"credentials rejected ({error}); they come from {credentials}: "
-        "check that they belong to this cluster and have not expired"
-    )
 
 
 def _forbidden(request: Request, error: ApiError) -> str:

@@ -27,7 +27,7 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
     """Run the check `clock`."""
     check = CHECKS["clock"]
     kernel = ctx.synchronised()
-    comparisons = (_compare_in_time(ctx, kubeconfig) for kubeconfig in _servers(ctx))
+    comparisons = (_compare(ctx, kubeconfig) for kubeconfig in _servers(ctx))
     findings = [each for each in await asyncio.gather(*comparisons) if each is not None]
     match kernel:
         case True:
@@ -50,24 +50,17 @@ def _servers(ctx: DoctorContext) -> list[Path | None]:
     return list(dict.fromkeys(options.kubeconfig for options in found))
 
 
-async def _compare_in_time(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | None:
-    """Compare the clocks; return None if server or credentials take longer than the limit."""
-    try:
-        async with asyncio.timeout(min(_TIMEOUT, ctx.deadline / 2)):
-            return await _compare(ctx, kubeconfig)
-    except TimeoutError:
-        return None
-
-
 async def _compare(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | None:
     """Compare the clocks; return None if the server gives no time: its own check reports that."""
-    check = CHECKS["clock"]
+    check, plugins = CHECKS["clock"], ctx.allowed.everything
     try:
-        plugins = ctx.allowed.everything
-        address = await in_thread(partial(clock_sync.server_address, kubeconfig, plugins=plugins))
-    except TransientError:
+        async with asyncio.timeout(min(_TIMEOUT, ctx.deadline / 2)):
+            address = await in_thread(
+                partial(clock_sync.server_address, kubeconfig, plugins=plugins)
+            )
+            ahead = await in_thread(partial(clock_sync.clock_offset_from, address, ctx.clock))
+    except (TransientError, TimeoutError):
         return None
-    ahead = await in_thread(partial(clock_sync.clock_offset_from, address, ctx.clock))
     if ahead is None:
         return None
     place = f"the time in a response of {address}"

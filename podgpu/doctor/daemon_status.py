@@ -1,16 +1,13 @@
 """Check `daemon.status`: the problems that a running podgpu reports about itself."""
 
 import re
-from functools import partial
 from typing import Final
 
 import msgspec
 
 from pipeline.base.safe_text import line
 from pipeline.component.findings import Finding, span
-from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.port_owner import PortOwner
-from pipeline.model import NS
 from pipeline.status_page.problems import problems, summary
 from pipeline.status_page.status_document import StatusDocument
 from podgpu.doctor.checks import CHECKS
@@ -28,18 +25,6 @@ _NOT_IN_FORCE: Final = (
 )
 _FIX: Final = "see the checks of the same components here, and podgpu's log"
 _FILE_FIX: Final = "see podgpu's log for the reason, and run podgpu check on the file"
-
-
-async def check_status(subject: str, owner: PortOwner, ctx: DoctorContext) -> Finding:
-    """Run the check `daemon.status`.
-
-    Args:
-        subject: the address.
-        owner: the podgpu that responds there.
-        ctx: gives the time.
-    """
-    now_s = ctx.clock.now().wall_ns / NS
-    return await in_thread(partial(check_daemon, f"{subject}/status", owner, now_s))
 
 
 def check_daemon(subject: str, owner: PortOwner, now_s: float) -> Finding:
@@ -76,7 +61,7 @@ def _waits(status: StatusDocument, now_s: float) -> str:
     if status.ready or status.started is None:
         return ""
     age = now_s - status.started.timestamp()
+    if age <= _STARTUP_GRACE:
+        return ""
     waited_for = status.waiting_for or "its sources"
-    return f"is not ready {span(age)} after its start: waits for {waited_for}" * (
-        age > _STARTUP_GRACE
-    )
+    return f"is not ready {span(age)} after its start: waits for {waited_for}"

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from config.schema import Component, Config
+from config.schema import Config
 from config.value_types import ByteSize
 from pipeline.component.findings import Finding
 from pipeline.delivery.options import QueueOptions
@@ -32,17 +32,21 @@ _FIX: Final = (
 )
 
 
+def queues(config: Config) -> dict[str, QueueOptions]:
+    """Return the options of each queue, by the name of its sink."""
+    found = {name: getattr(sink.options, "queue", None) for name, sink in config.sinks.items()}
+    return {name: each for name, each in found.items() if isinstance(each, QueueOptions)}
+
+
 def examinations(config: Config, ctx: DoctorContext) -> list[Examination]:
     """Return an examination for each sink with a queue."""
     return [
-        Examination(f"sink {sink.name}", partial(_examine, sink, ctx), component=True)
-        for sink in config.sinks.values()
-        if isinstance(getattr(sink.options, "queue", None), QueueOptions)
+        Examination(f"sink {name}", partial(_examine, options, ctx), component=True)
+        for name, options in queues(config).items()
     ]
 
 
-async def _examine(sink: Component, ctx: DoctorContext) -> list[Finding]:
-    options: QueueOptions = sink.options.queue  # type: ignore[attr-defined]
+async def _examine(options: QueueOptions, ctx: DoctorContext) -> list[Finding]:
     if options.path is None:
         observed = "not set: data is queued in memory, and lost when podgpu stops"
         return [CHECKS["queue.folder"].skip(_PLACE, observed)]

@@ -7,14 +7,14 @@ from typing import Final
 
 from config.schema import Config
 from config.value_types import ListenAddress
-from pipeline.component.check import Check
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.port_owner import PortOwner, certificate, identify
 from pipeline.diagnostics.process_lookup import FileOwner, find_port_owner
 from pipeline.host.listen_sockets import bind, reason
+from pipeline.model import NS
 from podgpu.doctor.checks import CHECKS
-from podgpu.doctor.daemon_status import check_status
+from podgpu.doctor.daemon_status import check_daemon
 from podgpu.doctor.queue_rate import check_rates
 from podgpu.doctor.web_config import identity_if_mutual_tls
 
@@ -46,7 +46,9 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
     responding = [(finding.subject, owner) for finding, owner in found if owner is not None]
     responding.sort(key=lambda each: not each[1].status)
     for place, owner in responding[:1]:
-        ports.append(await check_status(place, owner, ctx))
+        now_s = ctx.clock.now().wall_ns / NS
+        # A page of several megabytes takes a while.
+        ports.append(await in_thread(partial(check_daemon, f"{place}/status", owner, now_s)))
         ports += await in_thread(partial(check_rates, place, owner, ctx.config))
     return ports
 
@@ -90,12 +92,13 @@ async def _check_taken(
         if process is FileOwner.OURS:
             return check.ok(place, "podgpu listens there, and requires a client certificate"), None
         return check.skip(place, owner.description), None
-    if owner.is_silent:
-        return _silent_finding(check, place, owner, process), None
+    if owner.is_silent and process is FileOwner.OURS:
+        observed = "a podgpu of this container listens there, and does not respond"
+        return check.failure(place, observed, _HUNG_FIX), None
     if not owner.is_podgpu:
-        return check.failure(
-            place, f"in use: {owner.description} listens there", _CONFLICT_FIX
-        ), None
+        may_hang = owner.is_silent and process is FileOwner.UNKNOWN
+        fix = _SILENT_FIX + _CONFLICT_FIX if may_hang else _CONFLICT_FIX
+        return check.failure(place, f"in use: {owner.description} listens there", fix), None
     if owner.node and owner.node != ctx.node:
         observed = f"in use: {owner.description} listens there, but this node is {ctx.node}"
         return check.failure(place, observed, _CONFLICT_FIX), None
@@ -104,18 +107,6 @@ async def _check_taken(
         fix = f"nothing, if this container only runs podgpu doctor; else {_CONFLICT_FIX}"
         return check.warning(place, observed, fix), owner
     return check.ok(place, f"{owner.description} listens there"), owner
-
-
-def _silent_finding(check: Check, subject: str, owner: PortOwner, process: FileOwner) -> Finding:
-    """Return the finding for a port where a process listens and does not respond."""
-    if process is FileOwner.OURS:
-        observed = "a podgpu of this container listens there, and does not respond"
-        return check.failure(subject, observed, _HUNG_FIX)
-    if process is FileOwner.UNKNOWN:
-        return check.failure(
-            subject, f"in use: {owner.description} listens there", _SILENT_FIX + _CONFLICT_FIX
-        )
-    return check.failure(subject, f"in use: {owner.description} listens there", _CONFLICT_FIX)
 
 
 _UNIDENTIFIED: Final = PortOwner(

@@ -3,13 +3,14 @@
 import re
 from typing import Final
 
-from config.schema import Component, Config
+from config.schema import Config
+from config.value_types import ByteSize
 from pipeline.base.safe_text import line
 from pipeline.component.findings import Finding
-from pipeline.delivery.options import QueueOptions
 from pipeline.delivery.production_rate import format_bytes
 from pipeline.diagnostics.port_owner import PortOwner
 from podgpu.doctor.checks import CHECKS
+from podgpu.doctor.delivery_queues import queues
 
 _RATE: Final = re.compile(
     rb'^podgpu_sink_produced_bytes_per_second\{sink="([^"\n]*)"\} (\S+)$', re.MULTILINE
@@ -32,16 +33,13 @@ def check_rates(subject: str, owner: PortOwner, config: Config) -> list[Finding]
         name.decode("utf-8", "replace"): float(rate) for name, rate in _RATE.findall(owner.metrics)
     }
     return [
-        _check_rate(f"{subject}/metrics", sink, rates.get(sink.name))
-        for sink in config.sinks.values()
-        if isinstance(getattr(sink.options, "queue", None), QueueOptions)
+        _check_rate(f"{subject}/metrics", line(name), options.max_rate, rates.get(name))
+        for name, options in queues(config).items()
     ]
 
 
-def _check_rate(subject: str, sink: Component, rate: float | None) -> Finding:
-    queue: QueueOptions = sink.options.queue  # type: ignore[attr-defined]
-    check, most = CHECKS["queue.rate"], queue.max_rate
-    name = line(sink.name)
+def _check_rate(subject: str, name: str, most: ByteSize, rate: float | None) -> Finding:
+    check = CHECKS["queue.rate"]
     if not most:
         return check.ok(subject, f"sink {name} has no queue.max_rate")
     if rate is None:
@@ -51,10 +49,9 @@ def _check_rate(subject: str, sink: Component, rate: float | None) -> Finding:
             "password is required",
         )
     rates = f"sink {name} produces {format_bytes(round(rate))}/s, and queue.max_rate is {most}/s"
+    if rate * 2 <= most:
+        return check.ok(subject, rates)
+    effect = "sending the queue takes longer than the outage lasted"
     if rate >= most:
-        observed = f"{rates}: after an outage the queue never shrinks, and overflows"
-        return check.warning(subject, observed, _FIX)
-    if rate * 2 > most:
-        observed = f"{rates}: sending the queue takes longer than the outage lasted"
-        return check.warning(subject, observed, _FIX)
-    return check.ok(subject, rates)
+        effect = "after an outage the queue never shrinks, and overflows"
+    return check.warning(subject, f"{rates}: {effect}", _FIX)

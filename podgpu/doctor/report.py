@@ -1,11 +1,10 @@
 """Format findings as text for people, and as JSON for programs."""
 
+import json
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
-
-import orjson
 
 from pipeline.base.safe_text import line
 from pipeline.base.version import VERSION
@@ -75,24 +74,20 @@ def as_json(subject: Subject, findings: Sequence[Finding]) -> str:
     """Return a JSON object: what was examined, the exit status, and all findings."""
     document = {
         "version": VERSION,
-        "node": _valid_utf8(subject.node),
-        "origin": _valid_utf8(subject.origin),
+        "node": subject.node,
+        "origin": subject.origin,
         "status": exit_status(findings),
         "findings": [
             {
                 "check": finding.check,
                 "verdict": finding.verdict.value,
-                "component": _valid_utf8(finding.component),
-                "looked_at": _valid_utf8(finding.subject),
-                "saw": _valid_utf8(finding.observed),
-                "mend": _valid_utf8(finding.fix),
+                "component": finding.component,
+                "looked_at": finding.subject,
+                "saw": finding.observed,
+                "mend": finding.fix,
             }
             for finding in findings
         ],
     }
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
-
-
-def _valid_utf8(text: str) -> str:
-    """Return a text that UTF-8 can encode: a path may contain bytes that are not valid UTF-8."""
-    return text.encode("utf-8", "replace").decode()
+    # A path may contain bytes that are not valid UTF-8.
+    return json.dumps(document, indent=2, ensure_ascii=False).encode("utf-8", "replace").decode()

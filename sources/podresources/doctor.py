@@ -1,23 +1,30 @@
 """Checks of the source `podresources`: its sockets, and the responses of the kubelet."""
 
+import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+import orjson
+
 from config.value_types import Duration
+from pipeline.base.errors import ApiError, TransientError
+from pipeline.component.contracts import KubeApi
 from pipeline.component.findings import Finding
+from pipeline.diagnostics.api_permissions import NOT_FOUND
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.kubelet_roots import ROOTS, other_roots
 from pipeline.diagnostics.path_access import access_problem
+from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from pipeline.model import AdvertisedResource, RawDeviceId
 from pipeline.model.plugin_ids import glob_matcher, without_replica
 from sources.podresources.checks import CHECKS
 from sources.podresources.errors import KubeletError
 from sources.podresources.kubelet_connection import Kubelet
 from sources.podresources.options import Options
-from sources.podresources.resource_slices import dra_driver
 from sources.podresources.responses import (
     InvalidResponseError,
     Selection,
@@ -27,6 +34,9 @@ from sources.podresources.responses import (
 from sources.podresources.socket_path import find_socket
 
 _TIMEOUT: Final = Duration.parse("10s")
+_API_SECONDS: Final = 5.0
+"""Time limit for the API server, since the finding about the kubelet waits for this result."""
+
 _SOCKET: Final = "pod-resources/kubelet.sock"
 _CHART_FIX: Final = "with the chart: the value kubeletPath=ROOT/pod-resources, or distribution"
 
@@ -99,7 +109,7 @@ async def _check_kubelet(path: Path, options: Options, ctx: DoctorContext) -> li
     except InvalidResponseError as error:
         return [check.failure(str(path), f"the response {error}", _LOG_FIX)]
     missing = any(each.check == "podresources.devices" and each.fix for each in found)
-    driver = await dra_driver(options.drivers, ctx) if missing else ""
+    driver = await _dra_driver(options.drivers, ctx) if missing else ""
     if not driver:
         return found
     devices = CHECKS["podresources.devices"]
@@ -194,3 +204,50 @@ def _sharing(gpus: Iterable[AdvertisedResource]) -> Finding:
 
 def _is_share(device: RawDeviceId) -> bool:
     return without_replica(device.text) != device.text
+
+
+async def _dra_driver(patterns: Iterable[str], ctx: DoctorContext) -> str:
+    """Return a DRA driver that offers GPUs of this node, according to ResourceSlices.
+
+    The ResourceSlices are read only if another source uses an API server.
+
+    Args:
+        patterns: glob patterns of the drivers whose devices are GPUs.
+        ctx: has the node's name and the other sources.
+
+    Returns:
+        Name of the driver; empty if none is found.
+    """
+    wanted = glob_matcher(patterns)
+    servers = [
+        each.options.kubeconfig
+        for each in ctx.config.sources.values()
+        if getattr(each.options, "resource_slices", False) and hasattr(each.options, "kubeconfig")
+    ]
+    query = {"fieldSelector": f"spec.nodeName={ctx.node}"}
+    for kubeconfig in dict.fromkeys(servers):
+        # Errors are ignored here: that source's own checks report them.
+        with suppress(TransientError, orjson.JSONDecodeError, TimeoutError):
+            async with asyncio.timeout(_API_SECONDS), ctx.kube(kubeconfig) as api:
+                drivers = await _drivers(api, query)
+            if found := next(filter(wanted, drivers), ""):
+                return found
+    return ""
+
+
+async def _drivers(api: KubeApi, query: Mapping[str, str]) -> list[str]:
+    """Return the drivers of the node's slices, from the newest API version of the server.
+
+    Raises:
+        TransientError: the request failed.
+    """
+    for version in ("v1", "v1beta2", "v1beta1"):
+        try:
+            response = await api.get(f"/apis/resource.k8s.io/{version}/resourceslices", query)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+        else:
+            slices = as_dicts(as_dict(orjson.loads(response)).get("items"))
+            return [as_text(as_dict(each.get("spec")).get("driver")) for each in slices]
+    return []

@@ -31,6 +31,18 @@ _OPTIONS = [
 ]
 _LONGEST_PATH = 107  # limit of the kernel
 _SERVICE = "PodResourcesLister"
+_RESULTS: dict[StatusCode, Result] = {
+    StatusCode.UNIMPLEMENTED: "unimplemented",
+    StatusCode.UNAVAILABLE: "unreachable",
+    StatusCode.DEADLINE_EXCEEDED: "timeout",
+}
+_TEXTS: dict[Result, str] = {
+    "unreachable": "the kubelet is unreachable: {reason}; check that it runs",
+    "timeout": "the kubelet did not respond to {method} within {timeout}",
+    "too_large": f"the response to {{method}} is larger than the limit of {MAX_RESPONSE_BYTES}; "
+    "configure the device plugin to offer larger units",
+    "unimplemented": "{method} is not implemented there; check that it is the kubelet's socket",
+}
 
 
 class Kubelet:
@@ -137,46 +149,27 @@ class Kubelet:
         return response
 
     def _text(self, result: Result, method: str, error: Any) -> str:
-        details = line(error.details() or "")
-        match result:
-            case "unreachable":
-                # The library's text ends with that of the kernel.
-                reason = line((error.details() or "").rpartition(": ")[2].lower())
-                return f"{self._path}: the kubelet is unreachable: {reason}; check that it runs"
-            case "timeout":
-                return (
-                    f"{self._path}: the kubelet did not respond to {method} within {self._timeout}"
-                )
-            case "too_large":
-                return (
-                    f"{self._path}: the response to {method} is larger than the limit of "
-                    f"{MAX_RESPONSE_BYTES}; configure the device plugin to offer larger units"
-                )
-            case "unimplemented":
-                return (
-                    f"{self._path}: {method} is not implemented there; check that it is the "
-                    "kubelet's socket"
-                )
-            case _:
-                pass
-        code = error.code().name
-        return f"{self._path}: the kubelet responded to {method} with {code}: {details}"
+        details = error.details() or ""
+        text = _TEXTS.get(result, "the kubelet responded to {method} with {code}: {details}")
+        return f"{self._path}: " + text.format(
+            method=method,
+            timeout=self._timeout,
+            code=error.code().name,
+            details=line(details),
+            # The library's text ends with that of the kernel.
+            reason=line(details.rpartition(": ")[2].lower()),
+        )
 
 
 def _result(error: Any) -> Result:
     code, details = error.code(), error.details() or ""
-    match code:
-        case StatusCode.UNIMPLEMENTED:
-            return "unimplemented"
-        case StatusCode.UNAVAILABLE:
-            return "unreachable"
-        case StatusCode.DEADLINE_EXCEEDED:
-            return "timeout"
-        case StatusCode.RESOURCE_EXHAUSTED:
-            return "too_large" if "larger than max" in details else "rejected"
-        # The kubelet returns UNKNOWN for all of its errors.
-        case StatusCode.UNKNOWN if "disabled" in details:
-            return "unimplemented"
-        case StatusCode.UNKNOWN if "not found" in details:
-            return "absent"
+    if code in _RESULTS:
+        return _RESULTS[code]
+    if code is StatusCode.RESOURCE_EXHAUSTED:
+        return "too_large" if "larger than max" in details else "rejected"
+    # The kubelet returns UNKNOWN for all of its errors.
+    if code is StatusCode.UNKNOWN and "disabled" in details:
+        return "unimplemented"
+    if code is StatusCode.UNKNOWN and "not found" in details:
+        return "absent"
     return "failed"
