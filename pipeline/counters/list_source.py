@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Protocol, Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import orjson
 
@@ -51,57 +50,6 @@ class ListUnavailableError(Exception):
         self.dedup_key = text if kind is None else kind
 
 
-class Origin(Protocol):
-    """Where a list is stored. Use it with `async with` while it is followed.
-
-    Attributes:
-        place: the file or ConfigMap, for messages.
-        vital: podgpu does not start without it.
-    """
-
-    place: str
-    vital: bool
-
-    async def __aenter__(self) -> Self:
-        """Start to watch for changes."""
-        ...
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
-        """Stop to watch for changes."""
-        ...
-
-    async def read(self) -> str:
-        """Return the text of the list.
-
-        Raises:
-            ListUnavailableError: it cannot be read.
-        """
-        ...
-
-    async def wait(self) -> None:
-        """Wait until the list may have changed, or until `ask` is called."""
-        ...
-
-    def ask(self) -> None:
-        """End `wait` immediately."""
-        ...
-
-
-def origin_of(setting: Counters, connect: Connect) -> Origin | None:
-    """Return where the list is stored; None if no list is configured."""
-    if setting.file is not None:
-        return ListFile(setting.file)
-    if setting.configmap:
-        return ListConfigMap(setting.configmap, setting.kubeconfig, connect)
-    return None
-
-
 def read_list(path: Path, *, orphan: bool = False) -> str:
     """Read a list from a file. Blocking.
 
@@ -124,7 +72,12 @@ def read_list(path: Path, *, orphan: bool = False) -> str:
 
 
 class ListFile:
-    """A list in a file; all links and folders of its path are watched."""
+    """A list in a file; all links and folders of its path are watched.
+
+    Attributes:
+        place: the file, for messages.
+        vital: podgpu does not start without it.
+    """
 
     vital = True
 
@@ -148,7 +101,11 @@ class ListFile:
         self._following.close()
 
     async def read(self) -> str:
-        """Return the text of the list; later changes end `wait`."""
+        """Return the text of the list; later changes end `wait`.
+
+        Raises:
+            ListUnavailableError: it cannot be read.
+        """
         self._watcher.forget()
         self._asked = False
         return await asyncio.to_thread(self._read_file)
@@ -181,7 +138,12 @@ class ListFile:
 
 
 class ListConfigMap:
-    """A list in the key `metrics` of a ConfigMap, which is requested periodically."""
+    """A list in the key `metrics` of a ConfigMap, which is requested periodically.
+
+    Attributes:
+        place: the ConfigMap, for messages.
+        vital: see `ListFile`.
+    """
 
     vital = False
 
@@ -202,7 +164,11 @@ class ListConfigMap:
         return None
 
     async def read(self) -> str:
-        """Return the text of the list."""
+        """Return the text of the list.
+
+        Raises:
+            ListUnavailableError: it cannot be read.
+        """
         self._asked.clear()
         self._pause = self._backoff.delay(0)
         text = self._text(await self._request())
@@ -244,3 +210,16 @@ class ListConfigMap:
     def ask(self) -> None:
         """End `wait` immediately."""
         self._asked.set()
+
+
+Origin: TypeAlias = ListFile | ListConfigMap
+"""Where a list is stored. Use it with `async with` while it is followed."""
+
+
+def origin_of(setting: Counters, connect: Connect) -> Origin | None:
+    """Return where the list is stored; None if no list is configured."""
+    if setting.file is not None:
+        return ListFile(setting.file)
+    if setting.configmap:
+        return ListConfigMap(setting.configmap, setting.kubeconfig, connect)
+    return None

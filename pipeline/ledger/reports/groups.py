@@ -1,7 +1,7 @@
 """Grouping of usage rows for a report, and the names of groups."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, Self, TypeAlias
 
@@ -9,12 +9,6 @@ from pipeline.model.usage_window import ContainerIdentity, UsageRow
 
 GroupKind: TypeAlias = Literal["namespace", "pod", "workload", "device", "label"]
 
-_PLAIN: Final[Mapping[str, GroupKind]] = {
-    "namespace": "namespace",
-    "pod": "pod",
-    "workload": "workload",
-    "device": "device",
-}
 _LABEL: Final = "label:"
 # A name and a prefix that is a DNS subdomain:
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
@@ -52,10 +46,12 @@ class GroupBy:
         Raises:
             GroupByError: the text is none of these.
         """
-        if text in _PLAIN:
-            return cls(_PLAIN[text])
+        for kind in _FIELDS:
+            if text == kind != "label":
+                return cls(kind)
         if not text.startswith(_LABEL):
-            raise GroupByError(f"write one of {', '.join(_PLAIN)}, {_LABEL}KEY")
+            plain = ", ".join(kind for kind in _FIELDS if kind != "label")
+            raise GroupByError(f"write one of {plain}, {_LABEL}KEY")
         key = text.removeprefix(_LABEL)
         if not _KEY.fullmatch(key):
             raise GroupByError(
@@ -110,19 +106,16 @@ def group_usage(
     """
     rows = list(usage)
     named = [one for one in rows if one.container is not None]
-    key = _keys(by, names, _pods(named))
+    pods = _pods(named)
     found: dict[tuple[str | None, ...], list[UsageRow]] = {}
     selected = named
     if by.kind == "device":
         selected = rows
         found = {(device, name or None): [] for device, name in names.items()}
     for one in selected:
-        found.setdefault(key(one), []).append(one)
+        found.setdefault(_key(by, one, names, pods), []).append(one)
     shown = _names(by, list(found))
     return [(GroupKey(parts, shown[parts]), members) for parts, members in found.items()]
-
-
-_Keys: TypeAlias = Callable[[UsageRow], tuple[str | None, ...]]
 
 
 _Pod: TypeAlias = tuple[str, str, str]
@@ -168,38 +161,25 @@ def _merge_identities(identities: Collection[ContainerIdentity]) -> ContainerIde
     return ContainerIdentity(named, owner.owner_kind, owner.owner_name, labels)
 
 
-def _keys(by: GroupBy, names: Mapping[str, str], pods: Mapping[_Pod, ContainerIdentity]) -> _Keys:
-    def identity(one: UsageRow) -> ContainerIdentity:
-        assert one.container is not None  # noqa: S101 - unattributed rows are left out
-        return pods.get(_pod(one.container), one.container)
-
-    def device(one: UsageRow) -> tuple[str | None, ...]:
+def _key(
+    by: GroupBy, one: UsageRow, names: Mapping[str, str], pods: Mapping[_Pod, ContainerIdentity]
+) -> tuple[str | None, ...]:
+    if by.kind == "device" or one.container is None:  # in other groups, all rows have a container
         return one.device, names.get(one.device) or None
-
-    def namespace(one: UsageRow) -> tuple[str | None, ...]:
-        return (identity(one).subject.namespace or None,)
-
-    def pod(one: UsageRow) -> tuple[str | None, ...]:
-        subject = identity(one).subject
-        return subject.namespace or None, subject.pod or None, subject.uid or None
-
-    def workload(one: UsageRow) -> tuple[str | None, ...]:
-        known = identity(one)
-        subject = known.subject
-        if known.owner_name:
-            return subject.namespace or None, known.owner_kind or None, known.owner_name
-        return subject.namespace or None, "Pod", subject.pod or _uid(subject.uid or None)
-
-    def label(one: UsageRow) -> tuple[str | None, ...]:
-        return (dict(identity(one).labels).get(by.label),)
-
-    return {
-        "namespace": namespace,
-        "pod": pod,
-        "workload": workload,
-        "device": device,
-        "label": label,
-    }[by.kind]
+    known = pods.get(_pod(one.container), one.container)
+    subject = known.subject
+    namespace, pod, uid = subject.namespace or None, subject.pod or None, subject.uid or None
+    match by.kind:
+        case "namespace":
+            return (namespace,)
+        case "pod":
+            return namespace, pod, uid
+        case "workload" if known.owner_name:
+            return namespace, known.owner_kind or None, known.owner_name
+        case "workload":
+            return namespace, "Pod", pod or _uid(uid)
+        case "label":
+            return (dict(known.labels).get(by.label),)
 
 
 def _names(

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Self
 
 from pipeline.ledger.reports.costs import Cost, Prices, cost, gpu_fraction, round_to_total
 from pipeline.ledger.reports.groups import GroupBy, GroupKey, group_usage
-from pipeline.ledger.reports.sums import Sum, total_amounts
+from pipeline.ledger.reports.sums import Sum, sum_known
 from pipeline.model.usage_window import DeviceTotal, UsageRow, UsageWindow
 
 
@@ -106,7 +106,7 @@ def build_report(window: UsageWindow, by: GroupBy, prices: Prices) -> Report:
         for device in {one.device for one in window.usage}
     }
     found = group_usage(window.usage, names, by)
-    found.sort(key=lambda group: (-total_amounts(group[1]).held_ns, group[0].name))
+    found.sort(key=lambda group: (-sum(map(_held, group[1])), group[0].name))
     by_device = by.kind == "device"
     unattributed = [] if by_device else [one for one in window.usage if one.container is None]
     groups: list[tuple[GroupKey | None, list[UsageRow]]] = [*found, (None, unattributed)]
@@ -157,19 +157,19 @@ def _row(
     times: _Times,
     compared: _Times,
 ) -> Row:
-    amounts = total_amounts(members)
-    unknown_ns = min(times.unknown_ns, amounts.unheld_ns)
+    unheld_ns = sum(one.held_ns for one in members if one.container is None)
+    unknown_ns = min(times.unknown_ns, unheld_ns)
     return Row(
         key=key,
-        held_ns=amounts.held_ns,
-        free_ns=amounts.unheld_ns - unknown_ns,
+        held_ns=sum(map(_held, members)),
+        free_ns=unheld_ns - unknown_ns,
         unknown_ns=unknown_ns,
         accounted_ns=compared.accounted_ns,
         known_holder_ns=max(compared.accounted_ns - compared.unknown_ns, 0),
-        busy_ns=amounts.busy_ns,
-        idle_ns=amounts.idle_ns,
-        energy_mj=amounts.energy_mj,
-        holdings=amounts.holdings,
+        busy_ns=sum_known(one.busy_ns for one in members),
+        idle_ns=sum_known(_idle(one) for one in members),
+        energy_mj=sum_known(one.energy_mj for one in members),
+        holdings=sum(one.holdings for one in members),
         cost=cost[0],
         cost_partial=cost[1],
     )
@@ -179,3 +179,11 @@ def _rounded_costs(costs: Sequence[Cost]) -> list[Decimal | None]:
     """Return rounded costs, which sum to the rounded total."""
     known = iter(round_to_total([each.known for each in costs if each.known is not None]))
     return [None if each.known is None else next(known) for each in costs]
+
+
+def _held(one: UsageRow) -> int:
+    return 0 if one.container is None else one.held_ns
+
+
+def _idle(one: UsageRow) -> int | None:
+    return None if one.busy_ns is None else _held(one) - one.busy_ns
