@@ -1,4 +1,4 @@
-"""Kubernetes' rules for the keys of annotations and the names of Nodes."""
+"""Kubernetes' rules for the keys of annotations and the names of Nodes and pods."""
 
 import re
 from typing import Final
@@ -14,6 +14,12 @@ _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 def is_subdomain(text: str) -> bool:
     """Return whether a text is a DNS subdomain (RFC 1123), as names of Nodes are."""
     return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def is_pod(namespace: str, name: str) -> bool:
+    """Return whether a namespace and a name are those of a pod, and so safe in a URL path."""
+    label = len(namespace) <= 63 and "." not in namespace
+    return label and is_subdomain(namespace) and is_subdomain(name)
 
 
 def key_problem(key: str) -> str:

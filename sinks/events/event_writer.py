@@ -73,14 +73,14 @@ class Writer:
         try:
             if (written := pending.written) is not None:
                 total = written.count + count
-                changes = event_object.changes(subject, last_error, total)
+                changes = event_object.changes(last_error, total)
                 if await self._patch(api, f"{events}/{quote(written.name, safe='')}", changes):
                     return WrittenEvent(written.name, total), count
             pending.name = pending.name or event_object.name(subject, self._ctx.node, pending.first)
             body = event_object.event(subject, pending, self._ctx.node)
             if not await self._create(api, events, body):
                 # It was created before, and the response was lost. There may be more errors now.
-                changes = event_object.changes(subject, last_error, count)
+                changes = event_object.changes(last_error, count)
                 if not await self._patch(api, f"{events}/{quote(pending.name, safe='')}", changes):
                     await self._create(api, events, body)  # someone has deleted it since
         except ApiError as error:

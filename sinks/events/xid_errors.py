@@ -4,10 +4,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from pipeline.kube.name_rules import is_subdomain
+from pipeline.base.safe_text import line
+from pipeline.changes.descriptions import meaning
+from pipeline.kube.name_rules import is_pod
 from pipeline.model import Instant, XidError, XidVictim
 
-_MAX_NAMESPACE: Final = 63
+_MAX_MESSAGE: Final = 1000
+"""The API server accepts 1024 characters."""
 
 MAX_WAITING: Final = 100
 """Maximum number of errors to wait for. A snapshot lists a few hundred errors, so in a burst the
@@ -31,22 +34,13 @@ class PodError:
     Attributes:
         at: time of the error.
         container: the affected container, or the one that caused it; empty if several or unknown.
-        holds: whether a container of the pod held the device.
-        uses: whether a container of the pod had processes on the device.
-        caused: whether the kernel log names a process of the pod.
-        others: whether the kernel log names a process that is not known to be the pod's.
-        pid: PID of the pod's process that the log names.
-        process: name of that process.
+        message: text for the Event. It contains no details of another pod's process: users who may
+            read a pod's Events must not see other pods.
     """
 
     at: Instant
     container: str
-    holds: bool
-    uses: bool
-    caused: bool
-    others: bool
-    pid: int | None
-    process: str
+    message: str
 
 
 def due_errors(
@@ -97,7 +91,8 @@ def pod_errors(
         elif wanted(subject.namespace):
             victims_by_subject.setdefault(subject, []).append(victim)
     return [
-        (subject, _pod_error(error, victims)) for subject, victims in victims_by_subject.items()
+        (subject, _pod_error(error, subject.device, victims))
+        for subject, victims in victims_by_subject.items()
     ], nameless
 
 
@@ -108,25 +103,30 @@ def _event_subject(victim: XidVictim, code: int) -> EventSubject | None:
         # For a static pod, the API server knows only the UID of its mirror pod.
         namespace, name, uid = pod.namespace or namespace, pod.name or name, pod.uid or uid
         # Sources also read names from files. An invalid name must not become a URL path.
-    is_valid = (
-        len(namespace) <= _MAX_NAMESPACE
-        and "." not in namespace
-        and is_subdomain(namespace)
-        and is_subdomain(name)
-    )
-    return EventSubject(namespace, name, uid, victim.device, code) if is_valid and uid else None
+    if not (uid and is_pod(namespace, name)):
+        return None
+    return EventSubject(namespace, name, uid, victim.device, code)
 
 
-def _pod_error(error: XidError, victims: list[XidVictim]) -> PodError:
+def _pod_error(error: XidError, device: str, victims: list[XidVictim]) -> PodError:
     caused = [victim for victim in victims if victim.caused]
     containers = {victim.subject.container for victim in caused or victims}
+    description = meaning(error.code)
+    what = f"XID {error.code} ({description})" if description else f"XID {error.code}"
+    how = {
+        (True, True): ", which this pod held and used",
+        (True, False): ", which this pod held",
+        (False, True): ", which this pod used",
+    }.get((any(victim.holds for victim in victims), any(victim.uses for victim in victims)), "")
+    cause = ""
+    if caused:
+        pid = f"(pid {error.pid} on the node)" if error.pid is not None else ""
+        process = f"{error.process} {pid}".strip()
+        cause = f"; the kernel log names a process of this pod: {process}".removesuffix(": ")
+    elif error.pid is not None:
+        cause = "; the kernel log names a process that is not known to be this pod's"
     return PodError(
         error.at,
         containers.pop() if len(containers) == 1 else "",
-        any(victim.holds for victim in victims),
-        any(victim.uses for victim in victims),
-        bool(caused),
-        error.pid is not None and not caused,
-        error.pid if caused else None,
-        error.process if caused else "",
+        line(f"{what} on {device}{how}{cause}", _MAX_MESSAGE),
     )

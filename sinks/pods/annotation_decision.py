@@ -62,7 +62,6 @@ def decide(pod: Mapping[str, Any], what: DesiredAnnotations, node: str) -> Decis
     """
     metadata, spec = as_dict(pod.get("metadata")), as_dict(pod.get("spec"))
     annotations = as_dict(metadata.get("annotations"))
-    uid = as_text(metadata.get("uid"))
     if reason := _refusal_reason(pod, what, node):
         return Decision(reason=reason)
     values, unclear = _values(spec, what)
@@ -82,7 +81,7 @@ def decide(pod: Mapping[str, Any], what: DesiredAnnotations, node: str) -> Decis
     patch = {
         "metadata": {
             # If the pod is changed or recreated in the meantime, the API server responds with 409.
-            "uid": uid,
+            "uid": as_text(metadata.get("uid")),
             "resourceVersion": as_text(metadata.get("resourceVersion")),
             "annotations": {**changes, MARK: mark_value(own, changes)},
         }

@@ -1,15 +1,11 @@
 """The devices that each pod of the node holds, by the join's attributions."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from pipeline.kube.name_rules import is_pod
 from pipeline.model import Attribution, Holder
-
-_LABEL: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_NAMESPACE: Final = re.compile(rf"(?=.{{1,63}}\Z){_LABEL}")
-_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 
 Held: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 """Uuids in the order of the devices, each with the containers that hold it. The name of a container
@@ -75,7 +71,8 @@ def desired_annotations(
     result: dict[PodRef, DesiredAnnotations] = {}
     for place, devices in held.items():
         known_uids = uids[place] - {""}
-        if place in uncertain or len(known_uids) > 1 or not _is_valid(place):
+        # Sources also read names from files: an invalid name must not become part of a path.
+        if place in uncertain or len(known_uids) > 1 or not is_pod(*place):
             continue
         held_devices = tuple((uuid, tuple(containers)) for uuid, containers in devices.items())
         result[place] = DesiredAnnotations(next(iter(known_uids), ""), held_devices, resources)
@@ -84,11 +81,3 @@ def desired_annotations(
 
 def _uid(holder: Holder) -> str:
     return holder.subject.uid if holder.pod is None else holder.pod.uid
-
-
-def _is_valid(place: PodRef) -> bool:
-    # Sources also read names from files: an invalid name must not become part of a path.
-    return (
-        _NAMESPACE.fullmatch(place.namespace) is not None
-        and _NAME.fullmatch(place.name) is not None
-    )

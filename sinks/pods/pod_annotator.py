@@ -1,6 +1,6 @@
 """Reads and changes a pod, without overwriting values of other programs."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -29,10 +29,6 @@ class Annotator:
         self._ctx = ctx
         self._stopping = stopping
         self._reporter = DecisionLog(ctx)
-
-    def retain(self, places: Collection[PodRef]) -> None:
-        """Forget what was logged about pods other than these."""
-        self._reporter.retain(places)
 
     async def update_pod(self, api: KubeApi, place: PodRef, what: DesiredAnnotations) -> bool:
         """Write what a pod holds into its annotations, unless another program's value is there.

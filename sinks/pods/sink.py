@@ -63,9 +63,8 @@ class PodsSink(ApiSink):
             # A resource of GPUs stays one, also while the kubelet does not report it.
             self._resources |= {name for name in layout.resources if self._wants(name)}
             if self._resources:
-                pods = desired_annotations(layout.attributions.values(), self._resources)
-                self._queue.update(pods)
-                self._annotator.retain(pods)
+                attributions = layout.attributions.values()
+                self._queue.update(desired_annotations(attributions, self._resources))
         self._warn()
 
     def _warn(self) -> None:

@@ -3,18 +3,15 @@
 from collections.abc import Collection
 from typing import Final, Literal
 
+from pipeline.base.bounded_dict import set_last
 from pipeline.base.errors import ApiError
 from pipeline.component.contracts import SinkContext
 from pipeline.component.warnings import warn
 from sinks.pods.annotation_decision import Decision, Trouble
 from sinks.pods.held_devices import DesiredAnnotations, PodRef
 
-_MAX_REMEMBERED: Final = 1024
-"""Limit on messages that are remembered for all pods, and on pods without devices that are; beyond
-that the oldest one is forgotten, and may be logged a second time."""
-
-_MAX_PER_POD: Final = 256
-"""Limit on the messages that are remembered for one pod."""
+_MAX_REMEMBERED: Final = 16_384
+"""Limit on remembered messages; the oldest one is forgotten, and may be logged a second time."""
 
 _REASON_TEXTS: Final[dict[Trouble, str]] = {
     "none": "requests no extended resource that the kubelet lists with GPUs",
@@ -42,16 +39,7 @@ class DecisionLog:
 
     def __init__(self, ctx: SinkContext) -> None:
         self._ctx = ctx
-        self._logged: dict[tuple[str, str], None] = {}
-        self._logged_of_pods: dict[PodRef, set[tuple[str, ...]]] = {}
-
-    def retain(self, places: Collection[PodRef]) -> None:
-        """Forget messages about pods that hold no devices any more, once there are many."""
-        if len(self._logged_of_pods) > _MAX_REMEMBERED:
-            logged = self._logged_of_pods.items()
-            self._logged_of_pods = {
-                place: messages for place, messages in logged if place in places
-            }
+        self._logged: dict[tuple[str | PodRef, ...], None] = {}
 
     def on_decision(self, place: PodRef, what: DesiredAnnotations, decision: Decision) -> None:
         """Log what a decision leaves unchanged."""
@@ -59,7 +47,7 @@ class DecisionLog:
         if decision.reason:
             log.debug("pod %s %s: nothing is written", place, decision.reason)
         for key in decision.foreign:
-            if self._is_new_of_pod(place, "foreign", what.uid, key):
+            if self._is_new(place, "foreign", what.uid, key):
                 self._count("foreign")
                 log.info(
                     "pod %s: annotation %s is another program's; podgpu does not change it",
@@ -68,7 +56,7 @@ class DecisionLog:
                 )
         for unclear in decision.unclear:
             names = ", ".join(unclear.resources)
-            if unclear.trouble != "none" and self._is_new_of_pod(
+            if unclear.trouble != "none" and self._is_new(
                 place, unclear.trouble, what.uid, unclear.container, names
             ):
                 self._count("unclear")
@@ -101,20 +89,9 @@ class DecisionLog:
     def _count(self, reason: str) -> None:
         self._ctx.meter.add("podgpu_sink_errors_total", operation="annotate", reason=reason)
 
-    def _is_new(self, how: str, names: str) -> bool:
-        what = (how, names)
+    def _is_new(self, *what: str | PodRef) -> bool:
+        """Whether this is the first message of a kind, for all pods or for one."""
         if what in self._logged:
             return False
-        if len(self._logged) >= _MAX_REMEMBERED:
-            del self._logged[next(iter(self._logged))]
-        self._logged[what] = None
-        return True
-
-    def _is_new_of_pod(self, place: PodRef, *what: str) -> bool:
-        logged = self._logged_of_pods.setdefault(place, set())
-        if what in logged:
-            return False
-        if len(logged) >= _MAX_PER_POD:
-            logged.clear()
-        logged.add(what)
+        set_last(self._logged, what, None, _MAX_REMEMBERED)
         return True

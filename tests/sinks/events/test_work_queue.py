@@ -19,7 +19,7 @@ def at(seconds: float) -> Instant:
 
 
 def error_at(seconds: float) -> PodError:
-    return PodError(at(seconds), "main", True, True, False, False, None, "")
+    return PodError(at(seconds), "main", "XID 79")
 
 
 STEPS = st.lists(
