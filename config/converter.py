@@ -111,7 +111,7 @@ class Converter:
         items = [self.convert(shape.inner, item, (*path, i)) for i, item in enumerate(node.items)]
         if any(item is _FAILED for item in items):
             return _FAILED
-        return self._within(shape.limits, shape.collect(items), node, path, "the list")
+        return self._within(shape.limits, tuple(items), node, path, "the list")
 
     def _table(self, shape: Table, node: Node, path: _Path) -> object:
         if not isinstance(node, MapNode):

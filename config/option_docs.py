@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from config.scalar_values import literal_text
 from config.type_shapes import (
     Choice,
     Components,
@@ -86,7 +85,7 @@ def type_text(shape: Shape) -> str:
         case Scalar():
             return _NAMES[shape.type] + _bounds(shape)
         case Choice():
-            return " | ".join(literal_text(value) for value in shape.values)
+            return " | ".join(shape.values)
         case Maybe():
             return f"{type_text(shape.inner)} | null"
         case Items():

@@ -90,15 +90,8 @@ class Value:
 def wanted(shape: Scalar | Choice) -> str:
     """Return a description of the shape for a message."""
     if isinstance(shape, Choice):
-        return "one of " + ", ".join(literal_text(value) for value in shape.values)
+        return f"one of {', '.join(shape.values)}"
     return _WANTED[shape.type]
-
-
-def literal_text(value: str | bool | int) -> str:
-    """Return a value of a Literal in YAML."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
 
 
 def read_scalar(shape: Scalar | Choice, value: Value) -> object:
@@ -117,18 +110,10 @@ def read_scalar(shape: Scalar | Choice, value: Value) -> object:
     return result
 
 
-def _choice(shape: Choice, value: Value) -> object:
-    for option in shape.values:
-        if isinstance(option, str):
-            found = value.text == option
-        elif isinstance(option, bool):
-            found = value.tag == "bool" and _boolean(value) is option
-        else:
-            found = bool(_INT.match(value.text)) and value.tag == "int" and _int(value) == option
-        if found:
-            return option
-    names = [literal_text(option) for option in shape.values]
-    guess = "" if value.expanded else nearest(value.text, names)
+def _choice(shape: Choice, value: Value) -> str:
+    if value.text in shape.values:
+        return value.text
+    guess = "" if value.expanded else nearest(value.text, shape.values)
     hint = f'did you mean "{guess}"?' if guess else ""
     raise Refused(f"expected {wanted(shape)}, found {value.describe()}", hint)
 
@@ -157,13 +142,9 @@ def _path(value: Value) -> pathlib.Path:
 
 def _bool(value: Value) -> bool:
     if value.tag == "bool":
-        return _boolean(value)
+        return value.text.lower() in _TRUE
     quoted = not value.plain and value.text.lower() in _TRUE | {"no", "false", "off"}
     raise _wrong(value, bool, "remove the quotes" if quoted else "")
-
-
-def _boolean(value: Value) -> bool:
-    return value.text.lower() in _TRUE
 
 
 def _int(value: Value) -> int:

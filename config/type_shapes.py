@@ -38,9 +38,9 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the values of a Literal: texts, numbers or booleans."""
+    """One of the texts of a Literal."""
 
-    values: tuple[str | int | bool, ...]
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,9 @@ class Maybe:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list; ``collect`` is ``tuple`` or ``list``, the type in the Struct."""
+    """A list, which is a tuple in the Struct."""
 
     inner: "Shape"
-    collect: type
     limits: Limits
 
 
@@ -139,8 +138,6 @@ def _doc(hint: Any) -> str:
     for marker in getattr(hint, "__metadata__", ()):
         if isinstance(marker, Doc):
             return " ".join(marker.text.split())
-        if isinstance(marker, msgspec.Meta) and marker.description:
-            return " ".join(marker.description.split())
     return ""
 
 
@@ -158,11 +155,11 @@ def _shape(hint: Any, where: str, outer: tuple[type, ...], markers: tuple[Any, .
         known = next((marker.noun for marker in markers if isinstance(marker, OneOf)), "")
         leads_to = next((marker.kind for marker in markers if isinstance(marker, LeadsTo)), "")
         return Scalar(hint, limits, known, leads_to)
-    if origin in (tuple, list, dict):
+    if origin in (tuple, dict):
         return _collection(hint, where, outer, markers, limits)
     if limits != Limits():
         raise TypeError(f"{where}: {hint} takes no bounds")
-    if origin is Literal and all(isinstance(v, str | int) for v in arguments):
+    if origin is Literal and all(isinstance(v, str) for v in arguments):
         return Choice(arguments)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return _record(hint, outer)
@@ -173,8 +170,8 @@ def _collection(
     hint: Any, where: str, outer: tuple[type, ...], markers: tuple[Any, ...], limits: Limits
 ) -> Shape:
     origin, (first, *rest) = get_origin(hint), get_args(hint)
-    if origin is list or (origin is tuple and rest == [Ellipsis]):
-        return Items(_shape(first, where, outer), origin, limits)
+    if origin is tuple and rest == [Ellipsis]:
+        return Items(_shape(first, where, outer), limits)
     if origin is tuple or first is not str:
         raise TypeError(f"{where}: {hint} is neither tuple[T, ...] nor dict[str, T]")
     role = next((marker for marker in markers if isinstance(marker, Role)), None)

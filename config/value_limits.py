@@ -11,8 +11,8 @@ from config.option_markers import AtLeast, AtMost
 from config.value_types import ByteSize, Duration
 
 _ORDERED: Final = (int, float, Duration, ByteSize)
-_SIZED: Final = (str, tuple, list, dict)
-_NOUNS: Final[dict[type, str]] = {str: "characters", tuple: "items", list: "items", dict: "entries"}
+_SIZED: Final = (str, tuple, dict)
+_NOUNS: Final[dict[type, str]] = {str: "characters", tuple: "items", dict: "entries"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,11 +50,11 @@ class Everything(msgspec.Struct, frozen=True, kw_only=True):
     flag: bool = False
     count: Annotated[int, msgspec.Meta(ge=1, le=10)] = 1
     ratio: Annotated[float, msgspec.Meta(ge=0.1, le=0.9), Doc("A share.")] = 0.5
-    mode: Literal["on", "off", 3] = "off"
+    mode: Literal["on", "off", "3"] = "off"
     maybe: str | None = None
     wait: Duration | None = None
     names: tuple[Annotated[str, msgspec.Meta(min_length=1)], ...] = ()
-    numbers: Annotated[list[int], msgspec.Meta(max_length=3)] = []
+    numbers: Annotated[tuple[int, ...], msgspec.Meta(max_length=3)] = ()
     labels: dict[str, str] = {}
     limits: dict[str, ByteSize] = {}
     buffer: Annotated[ByteSize, AtLeast("1KiB"), AtMost("1GiB")] = ByteSize.parse("1MiB")
