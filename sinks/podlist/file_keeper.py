@@ -1,18 +1,32 @@
 """Keep the entries of podgpu in the file up to date. Almost all functions block."""
 
+import contextlib
+import errno
+import os
+import stat
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from config.value_types import ByteSize
 from pipeline.base.errors import TransientError
-from pipeline.files import Content, UnreadableError
-from pipeline.files.atomic_replace import refusal
-from sinks.podlist.document import Document, compose, entries_beside, parse_document
+from pipeline.files import AbsentError, Content, UnreadableError, read_file
+from pipeline.files.atomic_replace import MODE, AtomicFile, SweptError, refusal, write_all
+from sinks.podlist.document import Document, NoListError, compose, entries_beside, parse_document
 from sinks.podlist.list_entries import Entry
-from sinks.podlist.list_splitter import NoListError
-from sinks.podlist.target_file import ChangedError, MountedError, Target
+
+_MAX_SIZE: Final = ByteSize.parse("10MiB")
+_OVERWRITE_FLAGS: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+# EROFS: how a container sees a file that is mounted on its read-only root file system.
+_MOUNTED: Final = (errno.EBUSY, errno.EROFS)
+
+
+class ChangedError(Exception):
+    """Another program has written the file since it was read."""
+
 
 _MAX_TRIES: Final = 5
 _MAX_WARNINGS: Final = 8
@@ -28,7 +42,8 @@ class PodListFile:
     """
 
     def __init__(self, path: Path, *, in_place: bool) -> None:
-        self._target = Target(path)
+        self._path = path
+        self._file = AtomicFile(path, durable=True)
         self._in_place = in_place
         self._warnings: deque[str] = deque(maxlen=_MAX_WARNINGS)
         self._data: bytes | None = None
@@ -41,10 +56,10 @@ class PodListFile:
             TransientError: it cannot, as far as can be checked without writing.
         """
         with self._with_fix():
-            content = self._target.read()
+            content = self._read()
             self._parse(content)
             if content is None or not self._in_place:
-                self._target.sweep()
+                self._file.sweep()
 
     def update(self, entries: tuple[Entry, ...], *, repair: bool) -> bool:
         """Replace our entries in the file, and keep those of others.
@@ -61,7 +76,7 @@ class PodListFile:
         """
         with self._with_fix():
             for _ in range(_MAX_TRIES):
-                content = self._target.read()
+                content = self._read()
                 document = self._parse(content)
                 if not document.is_complete and not repair:
                     return False
@@ -74,16 +89,38 @@ class PodListFile:
                     continue
                 if not document.is_complete:
                     self._warnings.append(
-                        f"{self._target.path}: was incomplete; podgpu replaced it, and kept "
+                        f"{self._path}: was incomplete; podgpu replaced it, and kept "
                         f"{len(document.other_entries)} entries of other writers"
                     )
                 return True
-        raise TransientError(f"{self._target.path}: changes faster than it can be read and written")
+        raise TransientError(f"{self._path}: changes faster than it can be read and written")
 
     def take_warnings(self) -> Iterator[str]:
         """Yield each warning once. Thread-safe, and does not block."""
         while self._warnings:
             yield self._warnings.popleft()
+
+    def _read(self) -> Content | None:
+        """Return the content of the file; None if it does not exist.
+
+        Raises:
+            UnreadableError: it exists and cannot be read, or is not a regular file.
+            OSError: whether it exists cannot be checked.
+        """
+        try:
+            found = self._path.lstat()
+            if stat.S_ISLNK(found.st_mode):
+                # A rename would put a file in the link's place.
+                raise UnreadableError(
+                    f"{self._path}: is a symbolic link; give the path it leads to"
+                )
+            if found.st_size > _MAX_SIZE:
+                raise UnreadableError(
+                    f"{self._path}: is larger than {_MAX_SIZE}, so it is not a pod list"
+                )
+            return read_file(self._path, _MAX_SIZE, None)
+        except (FileNotFoundError, AbsentError):
+            return None
 
     def _parse(self, content: Content | None) -> Document:
         data = content.data if content is not None else None
@@ -92,26 +129,75 @@ class PodListFile:
             self._data = data
         return self._document
 
-    def _write(self, data: bytes, content: Content | None) -> None:
-        if content is None:
-            self._target.replace(data, None)
-        elif self._in_place:
-            self._target.overwrite(data, content)
-        else:
+    def _write(self, data: bytes, before: Content | None) -> None:
+        """Replace the file by a new one, or write into it if it has to stay the same file.
+
+        Raises:
+            OSError: it cannot be written; the old content is restored if possible.
+            ChangedError: another program has written the file since it was read.
+        """
+        if before is not None and self._in_place:
+            self._overwrite(data, before)
+            return
+        try:
+            self._file.write(data, check=partial(self._check, before))
+        except SweptError:
+            raise ChangedError from None
+        except OSError as error:
+            if before is None or error.errno not in _MOUNTED:
+                raise
+            self._overwrite(data, before)
+            self._in_place = True
+            self._warnings.append(
+                f"{self._path}: is a mount point and cannot be replaced; podgpu writes into it "
+                "instead"
+            )
+
+    def _overwrite(self, data: bytes, before: Content) -> None:
+        """Write into the file, so that programs that have mounted or opened it see the change.
+
+        Raises:
+            OSError: it cannot be written; the old content is restored if possible.
+            ChangedError: another program has written the file since it was read.
+        """
+        old = before.data or b""
+        try:
+            descriptor = os.open(self._path, _OVERWRITE_FLAGS)
+        except FileNotFoundError:
+            raise ChangedError from None
+        try:
+            self._check(before)
             try:
-                self._target.replace(data, content)
-            except MountedError:
-                self._target.overwrite(data, content)
-                self._in_place = True
-                self._warnings.append(
-                    f"{self._target.path}: is a mount point and cannot be replaced; podgpu writes "
-                    "into it instead"
-                )
+                # A shorter text is padded with blanks to the old length, so that the file is a
+                # valid list after one write, before it is truncated.
+                write_all(descriptor, data.ljust(len(old)))
+                os.ftruncate(descriptor, len(data))
+            except OSError:
+                with contextlib.suppress(OSError):
+                    write_all(descriptor, old)
+                    os.ftruncate(descriptor, len(old))
+                raise
+            with contextlib.suppress(PermissionError):  # another user owns the file and its mode
+                os.fchmod(descriptor, MODE)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _check(self, before: Content | None) -> None:
+        try:
+            now = read_file(self._path, _MAX_SIZE, before.stamp if before is not None else None)
+        except AbsentError:
+            if before is None:
+                return
+        else:
+            if before is not None and now.data is None:
+                return
+        raise ChangedError
 
     @contextmanager
     def _with_fix(self) -> Iterator[None]:
         """Convert errors to `TransientError` with a message that says how to fix them."""
-        path = self._target.path
+        path = self._path
         try:
             yield
         except UnreadableError as error:

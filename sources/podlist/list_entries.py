@@ -30,13 +30,11 @@ class EntryProblem:
     Attributes:
         key: the invalid key; empty for the whole entry.
         item: index of the invalid element, if the value of the key is a list.
-        present: whether the key exists, so that its position can be reported.
         text: what was expected, and what was found.
     """
 
     key: str
     item: int | None
-    present: bool
     text: str
 
     @property
@@ -60,7 +58,7 @@ def read_entry(
         problems: list to which problems are added.
     """
     if not isinstance(entry, dict):
-        problems.append(EntryProblem("", None, False, _expected("an object", entry)))
+        problems.append(EntryProblem("", None, _expected("an object", entry)))
         return None
     if entry.get("writer") == _OURS:
         return None
@@ -98,7 +96,7 @@ def _devices(
     for item, value in enumerate(ids):
         device = _device(value, integers)
         if device is None:
-            problems.append(EntryProblem("gpu_list", item, True, _expected(_DEVICE, value)))
+            problems.append(EntryProblem("gpu_list", item, _expected(_DEVICE, value)))
         else:
             devices.append(device)
     return devices
@@ -119,8 +117,8 @@ def _device(value: object, integers: Integers) -> RawDeviceId | None:
 
 def _at(entry: dict[str, object], key: str, expected: str) -> EntryProblem:
     if key not in entry:
-        return EntryProblem(key, None, False, f"expected {expected}, found nothing")
-    return EntryProblem(key, None, True, _expected(expected, entry[key]))
+        return EntryProblem(key, None, f"expected {expected}, found nothing")
+    return EntryProblem(key, None, _expected(expected, entry[key]))
 
 
 def _expected(expected: str, found: object) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline.files import atomic_replace
 from pipeline.model import Attribution, Evidence, Holder, Instant, PartialRef
-from sinks.podlist import target_file
+from sinks.podlist import file_keeper
 from sinks.podlist.file_keeper import PodListFile
 from sinks.podlist.list_entries import entries_of
 from tests.support.nodes import gpu
@@ -46,7 +46,7 @@ class DyingOs:
 
 def write(path: Path, pods: list[str], *, in_place: bool, last: int | None = None) -> None:
     if last is not None:
-        vars(target_file)["os"] = vars(atomic_replace)["os"] = DyingOs(last)
+        vars(file_keeper)["os"] = vars(atomic_replace)["os"] = DyingOs(last)
     holders = tuple(
         Holder(PartialRef("ml", pod, "main"), None, Instant(0, 0), "k", Evidence.KUBELET_IDS)
         for pod in pods

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.component.claim_file_reader import FileClaims
-from sources.podlist.list_splitter import BadDocumentError
-from sources.podlist.pod_list_file import read_pod_list
+from sources.podlist.pod_list_file import BadDocumentError, read_pod_list
 
 PATH = Path("podlist.json")
 

@@ -4,8 +4,7 @@ from typing import Literal
 import pytest
 
 from pipeline.model import Evidence, Origin, PartialRef
-from sources.podlist.list_splitter import BadDocumentError
-from sources.podlist.pod_list_file import read_pod_list
+from sources.podlist.pod_list_file import BadDocumentError, read_pod_list
 
 PATH = Path("podlist.json")
 DEVICE = "expected a GPU UUID, a MIG UUID or a number"

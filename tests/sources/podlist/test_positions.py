@@ -2,7 +2,7 @@
 
 import pytest
 
-from sources.podlist.list_splitter import place, value_offset
+from sources.podlist.pod_list_file import place, value_offset
 
 
 @pytest.mark.parametrize(
