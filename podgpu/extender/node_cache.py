@@ -117,7 +117,7 @@ class Nodes:
         gone = self._known.keys() - {found.name for found in objects}
         for found in objects:
             await asyncio.sleep(0)
-            await self._put(found)
+            await self.upserted(found)
         for name in gone:
             self._forget(name)
         self.complete = True
@@ -125,7 +125,20 @@ class Nodes:
 
     async def upserted(self, obj: NodeRecord) -> None:
         """Add or update a Node."""
-        await self._put(obj)
+        digest = None
+        if obj.annotation is not None:
+            encoded = obj.annotation.encode("utf-8", "replace")
+            digest = hashlib.blake2b(encoded, digest_size=16).digest()
+        before = self._known.get(obj.name)
+        if before is not None and self._digests[obj.name] == digest:
+            if before.devices != obj.devices:
+                self._known[obj.name] = replace(before, devices=obj.devices)
+            return
+        known = NodeKnowledge(devices=obj.devices)
+        if obj.annotation is not None:
+            known = await self._read(obj.name, obj.annotation, known)
+        self._digests[obj.name] = digest
+        self._known[obj.name] = known
 
     async def deleted(self, obj: NodeRecord) -> None:
         """Remove a Node."""
@@ -150,22 +163,6 @@ class Nodes:
     def close(self) -> None:
         """End the thread."""
         self._thread.shutdown()
-
-    async def _put(self, found: NodeRecord) -> None:
-        digest = None
-        if found.annotation is not None:
-            encoded = found.annotation.encode("utf-8", "replace")
-            digest = hashlib.blake2b(encoded, digest_size=16).digest()
-        before = self._known.get(found.name)
-        if before is not None and self._digests[found.name] == digest:
-            if before.devices != found.devices:
-                self._known[found.name] = replace(before, devices=found.devices)
-            return
-        known = NodeKnowledge(devices=found.devices)
-        if found.annotation is not None:
-            known = await self._read(found.name, found.annotation, known)
-        self._digests[found.name] = digest
-        self._known[found.name] = known
 
     def _forget(self, name: str) -> None:
         self._known.pop(name, None)

@@ -189,7 +189,7 @@ class Extender:
                 title=title,
                 methods=("POST",),
                 body_bytes=BODY_BYTES,
-                refused=partial(self._service.refused, verb),
+                refused=partial(self._service.count, verb),
             )
         self.port = mounts.port
 

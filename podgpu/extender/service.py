@@ -10,7 +10,7 @@ from typing import Final, Literal, ParamSpec, TypeAlias, TypeVar
 from pipeline.base.clock import Clock
 from pipeline.base.safe_text import line
 from pipeline.base.telemetry import Telemetry
-from pipeline.component.contracts import HttpRequest, HttpResponse, Refusal
+from pipeline.component.contracts import HttpRequest, HttpResponse
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.http.builtin_pages import plain
 from pipeline.http.fair_queue import BusyError, FairQueue
@@ -111,7 +111,7 @@ class Service:
         self._logged_faults: set[str] = set()
         for verb in VERBS:
             for result in RESULTS:
-                self._count(verb, result, 0)
+                self.count(verb, result, 0)
 
     async def filter(self, request: HttpRequest) -> HttpResponse:
         """Handle `/filter`: ExtenderArgs to ExtenderFilterResult."""
@@ -133,9 +133,10 @@ class Service:
             wrong=plain,
         )
 
-    def refused(self, verb: Verb, why: Refusal) -> None:
-        """Count a request that was refused because of its body."""
-        self._count(verb, why)
+    def count(self, verb: Verb, result: str, amount: float = 1) -> None:
+        """Count a request by its result, which is a `Refusal` if its body was not read."""
+        labels = (("verb", verb), ("result", result))
+        self._telemetry.add("podgpu_extender_requests_total", amount, labels)
 
     def close(self) -> None:
         """End the threads."""
@@ -179,7 +180,7 @@ class Service:
             self._telemetry.observe(
                 "podgpu_extender_request_duration_seconds", took, (("verb", verb),)
             )
-            self._count(verb, result)
+            self.count(verb, result)
 
     async def _process(
         self,
@@ -256,10 +257,6 @@ class Service:
         if error.dedup_key not in self._logged_faults:
             self._logged_faults.add(error.dedup_key)
             self._log.warning("/%s: invalid request: %s", verb, line(str(error)))
-
-    def _count(self, verb: Verb, result: str, amount: float = 1) -> None:
-        labels = (("verb", verb), ("result", result))
-        self._telemetry.add("podgpu_extender_requests_total", amount, labels)
 
 
 async def _run(

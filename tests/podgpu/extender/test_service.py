@@ -334,8 +334,8 @@ async def test_a_fit_that_is_stopped_ends_and_is_not_cached() -> None:
 
 async def test_requests_refused_before_the_service_are_counted() -> None:
     async with served() as one:
-        one.service.refused("filter", "too_long")
-        one.service.refused("prioritize", "encoded")
+        one.service.count("filter", "too_long")
+        one.service.count("prioritize", "encoded")
         assert (one.counted("filter"), one.counted("prioritize")) == (
             {"too_long": 1},
             {"encoded": 1},
