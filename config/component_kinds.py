@@ -13,15 +13,12 @@ class Kinds(Protocol):
 
     def names(self, role: str) -> "Sequence[str]":
         """Return the kinds of a role, in display order."""
-        ...
 
     def options(self, role: str, kind: str) -> "type[msgspec.Struct]":
         """Return the options class of a kind; called only with kinds that ``names`` returned."""
-        ...
 
     def allowed_values(self, noun: str) -> "Iterable[str]":
         """Return all values of an option that is marked ``OneOf(noun)``."""
-        ...
 
 
 @runtime_checkable
@@ -30,7 +27,6 @@ class Exclusive(Protocol):
 
     def exclusive(self) -> "Iterable[str]":
         """Return descriptions of the resources; equal texts mean the same resource."""
-        ...
 
 
 @runtime_checkable
@@ -43,4 +39,3 @@ class ExclusiveOnNode(Protocol):
         Args:
             node: the node's name: the one at the top of the file, or else the host name.
         """
-        ...

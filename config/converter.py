@@ -44,9 +44,14 @@ _FAILED: Final = _Failed()
 
 
 class Converter:
-    """Converts one document. Each call appends the problems that it finds to ``problems``."""
+    """Converts one document. Each call appends the problems that it finds to ``problems``.
 
-    def __init__(self, kinds: Kinds, environment: Environment) -> None:
+    Args:
+        kinds: The kinds of components.
+        environment: Expands placeholders; None for a format without placeholders.
+    """
+
+    def __init__(self, kinds: Kinds, environment: Environment | None) -> None:
         self.problems: list[Problem] = []
         self._kinds = kinds
         self._words: dict[str, frozenset[str]] = {}
@@ -253,6 +258,8 @@ class Converter:
         return result
 
     def _value(self, node: ScalarNode, path: _Path) -> Value | None:
+        if self._environment is None:
+            return Value(node.text, node.plain, node.text)
         try:
             return Value(self._environment.expand(node.text), node.plain, node.text)
         except ExpansionError as error:

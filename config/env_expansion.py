@@ -80,14 +80,3 @@ class Environment:
             faults[f"the environment variable {name} is not UTF-8", "set it as UTF-8 text"] = None
             return ""
         return value
-
-
-class Verbatim(Environment):
-    """Expands nothing: for files in a format without placeholders."""
-
-    def __init__(self) -> None:
-        super().__init__({})
-
-    def expand(self, text: str) -> str:
-        """Return ``text`` unchanged."""
-        return text

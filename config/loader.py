@@ -10,7 +10,7 @@ from yaml.reader import Reader
 
 from config.component_kinds import Kinds
 from config.converter import Converter
-from config.env_expansion import Environment, Verbatim
+from config.env_expansion import Environment
 from config.errors import ConfigError, Problem
 from config.schema import Config
 from config.type_shapes import record
@@ -44,20 +44,22 @@ def read(path: Path) -> bytes:
     try:
         # A pipe or a device may never end.
         if not stat.S_ISREG(path.stat().st_mode):
-            raise ConfigError(
-                origin, [Problem("", "not a regular file", "give the path of a YAML file")]
-            )
+            raise _refusal(origin, "not a regular file", "give the path of a YAML file")
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        problem = Problem("", "there is no such file", "check the path, and that it is mounted")
-        raise ConfigError(origin, [problem]) from None
+        hint = "check the path, and that it is mounted"
+        raise _refusal(origin, "there is no such file", hint) from None
     except PermissionError:
-        problem = Problem("", "no permission to read the file", "allow podgpu's user to read it")
-        raise ConfigError(origin, [problem]) from None
+        hint = "allow podgpu's user to read it"
+        raise _refusal(origin, "no permission to read the file", hint) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(origin, [Problem("", f"the file cannot be read: {reason}")]) from error
+        raise _refusal(origin, f"the file cannot be read: {reason}") from error
+
+
+def _refusal(origin: str, message: str, hint: str = "", *place: int) -> ConfigError:
+    return ConfigError(origin, [Problem("", message, hint, *place)])
 
 
 def parse(text: str | bytes, kinds: Kinds, *, env: Mapping[str, str], origin: str) -> Config:
@@ -73,13 +75,8 @@ def parse(text: str | bytes, kinds: Kinds, *, env: Mapping[str, str], origin: st
         raise ConfigError(origin, problems or [empty])
     converter = Converter(kinds, Environment(env))
     if not isinstance(root, MapNode):
-        found = Problem(
-            "",
-            "the top level must be a mapping with the keys sources and sinks",
-            line=root.line,
-            column=root.column,
-        )
-        raise ConfigError(origin, [*problems, found])
+        message = "the top level must be a mapping with the keys sources and sinks"
+        raise ConfigError(origin, [*problems, Problem("", message, "", root.line, root.column)])
     config = converter.convert(record(Config), root)
     problems += converter.problems
     if problems:
@@ -97,7 +94,7 @@ def parse_struct(text: str | bytes, shape: type[T], *, origin: str) -> T:
         TypeError: The Struct is invalid: a bug in podgpu.
     """
     root, problems = compose(_decoded(text, origin))
-    converter = Converter(_NoKinds(), Verbatim())
+    converter = Converter(_NoKinds(), None)
     found = None if problems else converter.convert(record(shape), root or MapNode(1, 1))
     problems += converter.problems
     if problems:
@@ -124,26 +121,22 @@ def _decoded(text: str | bytes, origin: str) -> str:
         try:
             data = data.encode()
         except UnicodeEncodeError as error:
-            problem = Problem("", f"not valid text at character {error.start + 1}", "save as UTF-8")
-            raise ConfigError(origin, [problem]) from None
+            message = f"not valid text at character {error.start + 1}"
+            raise _refusal(origin, message, "save as UTF-8") from None
     if len(data) > MAX_BYTES:
-        problem = Problem("", "larger than 1 MiB", "a configuration has a few kilobytes")
-        raise ConfigError(origin, [problem])
+        raise _refusal(origin, "larger than 1 MiB", "a configuration has a few kilobytes")
     try:
         decoded = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         start = data.rfind(b"\n", 0, error.start) + 1
         line = data.count(b"\n", 0, start) + 1
         column = len(data[start : error.start].decode("utf-8-sig" if line == 1 else "utf-8")) + 1
-        raise ConfigError(
-            origin, [Problem("", "not UTF-8", "save the file as UTF-8", line, column)]
-        ) from None
+        raise _refusal(origin, "not UTF-8", "save the file as UTF-8", line, column) from None
     bad = Reader.NON_PRINTABLE.search(decoded)
     if bad is not None:
         before = decoded[: bad.start()]
         line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
         nul = "a NUL byte: this is not a text file"
         other = f"the character U+{ord(bad[0]):04X} is not allowed"
-        problem = Problem("", nul if bad[0] == "\0" else other, "remove it", line, column)
-        raise ConfigError(origin, [problem])
+        raise _refusal(origin, nul if bad[0] == "\0" else other, "remove it", line, column)
     return decoded

@@ -35,6 +35,25 @@ class FormatError(ValueError):
         return f"{shown(self.text)} {self.reason}; {self.hint}"
 
 
+def _match(
+    form: re.Pattern[str], text: str, noun: str, units: tuple[str, str], hint: str
+) -> re.Match[str]:
+    """Match a number with units.
+
+    Raises:
+        FormatError: The text does not match.
+    """
+    if len(text) <= _LONGEST and _BARE.match(text):
+        number, (one, other) = text.lstrip("+-"), units
+        raise FormatError(text, "has no unit", f"write {number}{one} or {number}{other}")
+    if text.startswith("-") and form.match(text[1:_LONGEST]):
+        raise FormatError(text, "is negative", f"{noun} is zero or more")
+    match = form.match(text) if text and len(text) <= _LONGEST else None
+    if match is None:
+        raise FormatError(text, f"is not {noun}", hint)
+    return match
+
+
 class Duration(float):
     """A duration in seconds; zero or more, exact to the nanosecond."""
 
@@ -61,18 +80,8 @@ class Duration(float):
         Raises:
             FormatError: The text is not a duration, has no unit or is too long.
         """
-        if len(text) <= _LONGEST and _BARE.match(text):
-            number = text.lstrip("+-")
-            raise FormatError(text, "has no unit", f"write {number}s or {number}ms")
-        if text.startswith("-") and cls._form.match(text[1:_LONGEST]):
-            raise FormatError(text, "is negative", "a duration is zero or more")
-        match = cls._form.match(text) if text and len(text) <= _LONGEST else None
-        if match is None:
-            raise FormatError(
-                text,
-                "is not a duration",
-                f"write for example {cls.example}; the units are d, h, m, s, ms, largest first",
-            )
+        hint = f"write for example {cls.example}; the units are d, h, m, s, ms, largest first"
+        match = _match(cls._form, text, "a duration", ("s", "ms"), hint)
         sizes = cls.units.values()
         ns = sum(Fraction(n) * size for n, size in zip(match.groups(), sizes, strict=True) if n)
         if ns > cls.longest * _NS:
@@ -136,17 +145,9 @@ class ByteSize(int):
         Raises:
             FormatError: The text is not a size, has no unit or is not a whole number of bytes.
         """
-        if len(text) <= _LONGEST and _BARE.match(text):
-            number = text.lstrip("+-")
-            raise FormatError(text, "has no unit", f"write {number}KiB or {number}B")
-        if text.startswith("-") and cls._form.match(text[1:_LONGEST]):
-            raise FormatError(text, "is negative", "a size is zero or more")
-        match = cls._form.match(text) if len(text) <= _LONGEST else None
-        if match is None:
-            units = ", ".join(reversed(cls.units))
-            raise FormatError(
-                text, "is not a size", f"write for example {cls.example}; the units are {units}"
-            )
+        units = ", ".join(reversed(cls.units))
+        hint = f"write for example {cls.example}; the units are {units}"
+        match = _match(cls._form, text, "a size", ("KiB", "B"), hint)
         count = Fraction(match[1]) * cls.units[match[2]]
         if count.denominator != 1:
             raise FormatError(text, "is not a whole number of bytes", "use a smaller unit")

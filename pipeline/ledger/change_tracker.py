@@ -11,7 +11,7 @@ from typing import Final
 
 from pipeline.ledger.hour_split import MOST_HOURS, split_by_hour
 from pipeline.ledger.schema import HOUR_NS
-from pipeline.ledger.usage_delta import Amounts, UsageDelta, same_account, usage_delta
+from pipeline.ledger.usage_delta import Amounts, UsageDelta, usage_delta
 from pipeline.ledger.write_batch import Batch, HoldingRow
 from pipeline.model import (
     NS,
@@ -172,7 +172,7 @@ class LedgerAccumulator:
         base, is_counted = before, True
         if before is None:
             is_counted = now.start.mono_ns >= self._started.mono_ns
-        elif not same_account(before, now):
+        elif before.id != now.id:
             base, is_counted = None, now.start.mono_ns >= before.at.mono_ns
         delta = usage_delta(base, now, since, has_instances=has_instances) if is_counted else None
         if delta is None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pipeline.model import ContainerUsage, DeviceUsage, Instant, PartialRef
+from pipeline.model import DeviceUsage, Instant, PartialRef
 
 Amounts: TypeAlias = tuple[int, int | None, int | None]
 """Held time, busy time and energy; None if it was never known."""
@@ -34,11 +34,6 @@ class UsageDelta:
     unknown_ns: int = 0
 
 
-def same_account(before: DeviceUsage, now: DeviceUsage) -> bool:
-    """Whether `now` continues the account `before`."""
-    return before.id == now.id
-
-
 def usage_delta(
     before: DeviceUsage | None, now: DeviceUsage, since: Instant, *, has_instances: bool
 ) -> UsageDelta | None:
@@ -58,19 +53,16 @@ def usage_delta(
     time_ns = now.elapsed_ns - (before.elapsed_ns if before is not None else 0)
     earlier = {} if before is None else {one.id: one for one in before.containers}
     parts: dict[PartialRef | None, Amounts] = {}
-    held, busy, energy = (
-        time_ns,
-        _increase(before, now, "busy_ns"),
-        _increase(before, now, "energy_mj"),
-    )
+    held = time_ns
+    busy, energy = _increase(before, now, "busy_ns"), _increase(before, now, "energy_mj")
     for one in now.containers:
-        amounts = _container_increase(
-            [earlier[own_id] for own_id in (one.id, *one.absorbed) if own_id in earlier], one
-        )
+        # A container that was forgotten and returned starts from 0. There are several earlier
+        # states if a part of its name was missing.
+        states = [earlier[own_id] for own_id in (one.id, *one.absorbed) if own_id in earlier]
         amounts = (
-            amounts[0],
-            None if busy is None else amounts[1],
-            None if energy is None else amounts[2],
+            one.held_ns - sum(each.held_ns for each in states),
+            None if busy is None else _since(one.busy_ns, [each.busy_ns for each in states]),
+            None if energy is None else _since(one.energy_mj, [each.energy_mj for each in states]),
         )
         if any(amount is not None and amount < 0 for amount in amounts):
             return None
@@ -96,17 +88,5 @@ def _increase(before: DeviceUsage | None, now: DeviceUsage, name: str) -> int | 
     return int(value - (earlier or 0))
 
 
-def _container_increase(before: Sequence[ContainerUsage], now: ContainerUsage) -> Amounts:
-    """Return the gain of a container; one that was forgotten and returned starts from 0.
-
-    Args:
-        before: its earlier state; several states if a part of its name was missing.
-        now: its current state.
-    """
-    busy = sum(one.busy_ns or 0 for one in before)
-    energy = sum(one.energy_mj or 0 for one in before)
-    return (
-        now.held_ns - sum(one.held_ns for one in before),
-        None if now.busy_ns is None else now.busy_ns - busy,
-        None if now.energy_mj is None else now.energy_mj - energy,
-    )
+def _since(value: int | None, earlier: Sequence[int | None]) -> int | None:
+    return None if value is None else value - sum(each or 0 for each in earlier)

@@ -2,33 +2,17 @@
 
 from collections import Counter
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 import msgspec
 
 from pipeline.model import (
-    ClaimsReplaced,
     ClockTicked,
-    ContainersReplaced,
-    ContainerStarted,
-    ContainerStopped,
-    DeviceAliasesReplaced,
-    DevicesDiscovered,
     Envelope,
     Event,
     Instant,
-    PodDeleted,
-    PodsReplaced,
-    PodUpserted,
     ProcessesSampled,
-    ResourcesAdvertised,
     SamplesTaken,
-    SourceAdded,
-    SourceLost,
-    SourceRemoved,
-    TopologyRead,
-    TotalsRestored,
-    XidsReported,
 )
 from pipeline.recording.errors import LineError
 from pipeline.recording.json_text import dump, load
@@ -44,29 +28,13 @@ from pipeline.recording.sample_codec import (
 )
 from pipeline.recording.usage_sample_codec import Uses, UsesDecoder, UsesEncoder
 
-# These events are rare. They are written with all keys, so that people can read them. msgspec
+# The other events are rare. They are written with all keys, so that people can read them. msgspec
 # ignores keys that a newer podgpu adds.
 _EVENTS_BY_NAME: Final = MappingProxyType(
     {
         event.__name__: event
-        for event in (
-            DevicesDiscovered,
-            ClaimsReplaced,
-            PodsReplaced,
-            PodUpserted,
-            PodDeleted,
-            ContainersReplaced,
-            ContainerStarted,
-            ContainerStopped,
-            DeviceAliasesReplaced,
-            ResourcesAdvertised,
-            TopologyRead,
-            TotalsRestored,
-            XidsReported,
-            SourceAdded,
-            SourceLost,
-            SourceRemoved,
-        )
+        for event in get_args(Event)
+        if event not in {SamplesTaken, ProcessesSampled, ClockTicked}
     }
 )
 _SAMPLES: Final = SamplesTaken.__name__

@@ -4,7 +4,6 @@ import zlib
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 from pipeline.model import Envelope
@@ -130,12 +129,7 @@ class RecordingReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -2,7 +2,6 @@
 
 import zlib
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from pipeline.model import NS, Envelope
@@ -100,10 +99,5 @@ class RecordingWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

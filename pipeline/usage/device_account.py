@@ -5,8 +5,6 @@ from typing import Final
 
 from pipeline.model import NS, DeviceUsage, DeviceUse, Instant
 from pipeline.usage.account_ids import Ids
-from pipeline.usage.admission import Admission
-from pipeline.usage.departure import Departures
 from pipeline.usage.device_totals import UsageTotals
 from pipeline.usage.ended_holdings import NEVER, EndedHoldings
 from pipeline.usage.energy_meter import EnergyMeter
@@ -23,6 +21,7 @@ from pipeline.usage.interval_split import (
     split_busy_with_mps,
     split_memory,
 )
+from pipeline.usage.presence import Presence
 from pipeline.usage.renames import IdentityCompletion, NameReferredTo, never_referred
 from pipeline.usage.restored_accounts import not_after, restore_totals
 
@@ -71,8 +70,7 @@ class DeviceAccount:
         self._totals = UsageTotals(ids)
         self.containers = self._totals.containers
         self.finalizer = HoldingFinalizer(device, self.containers, ended)
-        self._admission = Admission(self.containers, self.finalizer)
-        self._departures = Departures(self.timeline, self.containers, self._admission)
+        self._presence = Presence(self.timeline, self.containers, self.finalizer)
         self.identity_completion = IdentityCompletion(
             self.timeline, self.containers, self.finalizer
         )
@@ -111,7 +109,7 @@ class DeviceAccount:
             return
         moment = max(at, last.at, self.at)
         for one in held:
-            self._admission.admit_holder(one, moment, at)
+            self._presence.admit_holder(one, moment, at)
         self._end_absent(moment)
         self._usage = None
 
@@ -160,8 +158,8 @@ class DeviceAccount:
         before = self._users if self.is_contiguous(since) else frozenset[ContainerName | None]()
         if not spans:
             # Changes after the sample do not belong to it.
-            self._admission.admit_holders(self.timeline.at(at.mono_ns), at)
-        self._admission.admit_interval(self.timeline.last, spans, processes, begin, at)
+            self._presence.admit_holders(self.timeline.at(at.mono_ns), at)
+        self._presence.admit_interval(self.timeline.last, spans, processes, begin, at)
         # A container without an account counts as unattributed.
         account_of = self.containers.get
         processes = [
@@ -170,7 +168,7 @@ class DeviceAccount:
         ]
         self._record_users(use, processes, begin)
         shown = self._memory
-        missed = self._departures.end_missed(at, self.at or at)
+        missed = self._presence.end_missed(at, self.at or at)
         self._end_absent(at, missed)
         times = self._pass_time(since, at, shown)
         interval = None
@@ -191,7 +189,7 @@ class DeviceAccount:
                         total, processes, only_holder(spans), before, listed=use.listed
                     )
                 self._totals.count_busy(interval, found)
-        self._departures.restart_returned(missed, at)
+        self._presence.restart_returned(missed, at)
         self._good_for_ns = use.good_for_ns
         self._mark_sampled(at)
         return interval
@@ -366,7 +364,7 @@ class DeviceAccount:
         self, moment: Instant, known_ended: frozenset[ContainerName] = frozenset()
     ) -> None:
         """End absent containers, according to the current holders and the last sample's users."""
-        self._departures.end_absent(moment, self.at or moment, known_ended)
+        self._presence.end_absent(moment, self.at or moment, known_ended)
         if self.containers.has_ending:
             # If processes are invisible, a container has memory only while it holds the device.
             gone = [

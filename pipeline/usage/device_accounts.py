@@ -250,8 +250,8 @@ class UsageAccounts:
         draws, left = split_gpu_energy(
             used, gpu.energy_meter.idle_energy(used, time_ns), parts, vacant
         )
-        for (account, _, interval), draw in zip(sampled, draws, strict=True):
-            account.add_energy(draw.idle + draw.rest, draw.idle, interval)
+        for (account, _, interval), (energy, idle) in zip(sampled, draws, strict=True):
+            account.add_energy(energy, idle, interval)
         gpu.add_unattributed_energy(left)
 
     def forget_memory(self, device: str, at: Instant) -> None:

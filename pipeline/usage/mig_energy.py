@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from pipeline.model import Device
 from pipeline.usage.apportionment import apportion
@@ -12,18 +12,6 @@ COMPUTE_SLICES: Final = 7
 """Compute slices of a whole GPU."""
 
 _NUMBER: Final = re.compile(r"[0-9]{1,3}")
-
-
-class EnergyShare(NamedTuple):
-    """The part of a GPU's energy that a MIG instance has, in millijoules.
-
-    Attributes:
-        idle: its part of the GPU's idle energy.
-        rest: its part of the energy above that.
-    """
-
-    idle: int
-    rest: int
 
 
 def compute_slices(profile: str) -> int:
@@ -47,7 +35,7 @@ def instances_by_gpu(devices: Iterable[Device]) -> Mapping[str, Mapping[str, int
 
 def split_gpu_energy(
     total: int, idle: int, parts: Sequence[tuple[int, IntervalUsage]], unused_slices: int
-) -> tuple[list[EnergyShare], int]:
+) -> tuple[list[tuple[int, int]], int]:
     """Split the energy of a GPU among its MIG instances.
 
     Idle energy is split by slices, the rest by busy time multiplied by slices. If the busy time of
@@ -60,7 +48,7 @@ def split_gpu_energy(
         unused_slices: slices of the GPU that belong to none of these instances.
 
     Returns:
-        The energy of each instance, and the energy of the unused slices.
+        The energy of each instance and the idle part of it; and the energy of the unused slices.
     """
     times = [interval.busy_ns for _, interval in parts]
     known = [0 if time is None else time for time in times]
@@ -70,4 +58,5 @@ def split_gpu_energy(
     *idles, left = apportion(idle, [*weights, unused_slices]) if idle else [0] * (len(parts) + 1)
     busy = [number * time for number, time in zip(weights, known, strict=True)]
     rests = apportion(total - idle, busy) if total > idle else [0] * len(parts)
-    return [EnergyShare(*both) for both in zip(idles, rests, strict=True)], left
+    shares = [(idle + rest, idle) for idle, rest in zip(idles, rests, strict=True)]
+    return shares, left
