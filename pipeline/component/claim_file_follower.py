@@ -22,22 +22,18 @@ class FileOptions(Protocol):
     @property
     def path(self) -> Path:
         """The file."""
-        ...
 
     @property
     def max_age(self) -> Duration:
         """How long the last valid content stays in use."""
-        ...
 
     @property
     def interval(self) -> Duration:
         """Seconds between confirmations, and between checks of the file."""
-        ...
 
     @property
     def max_size(self) -> ByteSize:
         """Largest size; a larger file is not read."""
-        ...
 
 
 async def follow(

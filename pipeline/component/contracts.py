@@ -31,7 +31,6 @@ class KubeApi(Protocol):
         Raises:
             ApiError: the server refused the request or could not be reached.
         """
-        ...
 
     async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
         """Merge changes into an object and return the whole changed object, JSON.
@@ -46,7 +45,6 @@ class KubeApi(Protocol):
             ApiError: the server refused the request or could not be reached. The change may have
                 been made nevertheless, if the response was lost.
         """
-        ...
 
     async def create(self, path: str, body: Mapping[str, object]) -> bytes:
         """Create an object and return it as the server stored it, JSON.
@@ -59,7 +57,6 @@ class KubeApi(Protocol):
             ApiError: the server refused the request or could not be reached. The object may have
                 been created nevertheless, if the response was lost.
         """
-        ...
 
     def watch(
         self, path: str, query: Mapping[str, str], *, silence: float
@@ -75,22 +72,20 @@ class KubeApi(Protocol):
             ApiError: on entry, the server refused the request or could not be reached; in the
                 iteration, the connection broke or was silent for too long.
         """
-        ...
 
 
-class SourceContext(Protocol):
-    """What the runtime provides to a source. The runtime owns it; members are created on first use.
+class ComponentContext(Protocol):
+    """What the runtime provides to a component, and owns; members are created on first use.
 
     Attributes:
-        name: the source's name in the configuration.
+        name: the component's name in the configuration.
         node: the node's name in the cluster.
         clock: the source of all times.
         plan: the configured fields; a source reads no others.
-        log: a logger named after the source.
-        meter: records podgpu's own metrics, with the label `source`.
-        accepted: annotations of pods that sources with access to the pods' requests accepted.
-        restart_state: kept when the source restarts or a reload changes its options; dropped when
-            the source is removed from the configuration.
+        log: a logger named after the component.
+        meter: records podgpu's own metrics, with the label `source` or `sink`.
+        restart_state: kept when the component restarts or a reload changes its options; dropped
+            when the component is removed from the configuration.
     """
 
     name: str
@@ -99,23 +94,7 @@ class SourceContext(Protocol):
     plan: FieldPlan
     log: logging.Logger
     meter: Meter
-    accepted: AcceptedAnnotations
     restart_state: dict[str, object]
-
-    async def emit(self, event: Event) -> None:
-        """Send an event to the join under this source's name; wait while the inbox is full."""
-        ...
-
-    async def relay(self, envelope: Envelope) -> None:
-        """Send another source's event to the join, under that source's name and kind.
-
-        Only for `replay`: under its own name, the precedence of the sources would change.
-        """
-        ...
-
-    def hints(self) -> AsyncIterator[Hint]:
-        """Iterate over the join's hints; pending hints are merged into one."""
-        ...
 
     def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
         """Return a shared session with an API server, which is opened on first use.
@@ -127,7 +106,28 @@ class SourceContext(Protocol):
         Raises:
             TransientError: there are no credentials now; the text names the places searched.
         """
-        ...
+
+
+class SourceContext(ComponentContext, Protocol):
+    """What the runtime provides to a source.
+
+    Attributes:
+        accepted: annotations of pods that sources with access to the pods' requests accepted.
+    """
+
+    accepted: AcceptedAnnotations
+
+    async def emit(self, event: Event) -> None:
+        """Send an event to the join under this source's name; wait while the inbox is full."""
+
+    async def relay(self, envelope: Envelope) -> None:
+        """Send another source's event to the join, under that source's name and kind.
+
+        Only for `replay`: under its own name, the precedence of the sources would change.
+        """
+
+    def hints(self) -> AsyncIterator[Hint]:
+        """Iterate over the join's hints; pending hints are merged into one."""
 
 
 class Source(Protocol):
@@ -143,7 +143,6 @@ class Source(Protocol):
             TransientError: the runtime runs the source again later. It must release all resources.
             PermanentError: the configuration cannot work.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +197,6 @@ class HttpMounts(Protocol):
     @property
     def port(self) -> int:
         """The port of the listener; for port 0, the port that the system chose."""
-        ...
 
     def mount(
         self,
@@ -222,38 +220,16 @@ class HttpMounts(Protocol):
             refused: called for each request that is refused because of its body, without the
                 handler.
         """
-        ...
 
 
-class SinkContext(Protocol):
-    """What the runtime provides to a sink. The runtime owns it; members are created on first use.
-
-    Attributes:
-        name: the sink's name in the configuration.
-        node: the node's name, for labels.
-        clock: the source of all times.
-        plan: the configured fields.
-        log: a logger named after the sink.
-        meter: records podgpu's own metrics, with the label `sink`.
-        restart_state: kept when a reload changes the sink's options; dropped when the sink is
-            removed from the configuration.
-    """
-
-    name: str
-    node: str
-    clock: Clock
-    plan: FieldPlan
-    log: logging.Logger
-    meter: Meter
-    restart_state: dict[str, object]
+class SinkContext(ComponentContext, Protocol):
+    """What the runtime provides to a sink."""
 
     def latest(self) -> Snapshot | None:
         """Return the newest snapshot, or None before the first, for use before the next arrives."""
-        ...
 
     def telemetry(self) -> list[FamilyPoints]:
         """Return the current values of podgpu's own metrics, in a fixed order."""
-        ...
 
     def http(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
         """Return a shared HTTP listener, which is opened on first use.
@@ -261,15 +237,6 @@ class SinkContext(Protocol):
         Raises:
             PermanentError: podgpu cannot listen on the address.
         """
-        ...
-
-    def kube(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
-        """Return a shared session with an API server, as `SourceContext.kube` does.
-
-        Raises:
-            TransientError: there are no credentials now; the text names the places searched.
-        """
-        ...
 
 
 class SinkInbox(Protocol):
@@ -277,11 +244,9 @@ class SinkInbox(Protocol):
 
     def __aiter__(self) -> AsyncIterator[Snapshot]:
         """Iterate over snapshots, oldest first."""
-        ...
 
     async def wait_closed(self) -> None:
         """Wait until the inbox is closed for new snapshots; some may still be queued."""
-        ...
 
 
 class Sink(Protocol):
@@ -298,7 +263,6 @@ class Sink(Protocol):
             PermanentError: the configuration cannot work; at the first start, podgpu exits.
             TransientError: it does not work now; the runtime enters the sink again later.
         """
-        ...
 
     async def __aexit__(
         self,
@@ -308,11 +272,9 @@ class Sink(Protocol):
         /,
     ) -> None:
         """Release all resources, in bounded time."""
-        ...
 
     async def run(self, inbox: SinkInbox) -> None:
         """Process snapshots until the inbox ends, flush, and return."""
-        ...
 
 
 @runtime_checkable
@@ -327,7 +289,6 @@ class UsageHistory(Protocol):
         Raises:
             TransientError: they cannot be read now; usage counters start at zero.
         """
-        ...
 
     async def window(self, start_ns: int, end_ns: int) -> UsageWindow:
         """Return the usage within a time range.
@@ -339,7 +300,6 @@ class UsageHistory(Protocol):
         Raises:
             TransientError: it cannot be read now.
         """
-        ...
 
 
 class Delivery(Enum):

@@ -1,7 +1,6 @@
 """Waits for snapshots in sinks that also do other work."""
 
 import asyncio
-from types import TracebackType
 from typing import Self
 
 from pipeline.component.contracts import SinkInbox
@@ -46,13 +45,7 @@ class Arrivals:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Cancel the wait."""
         self._cancel()
 

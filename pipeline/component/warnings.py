@@ -2,10 +2,10 @@
 
 import logging
 
-from pipeline.component.contracts import SinkContext, SourceContext
+from pipeline.component.contracts import ComponentContext
 
 
-def warn(ctx: SinkContext | SourceContext, text: str, *values: object, is_new: bool = True) -> None:
+def warn(ctx: ComponentContext, text: str, *values: object, is_new: bool = True) -> None:
     """Log a warning, and record it as the component's last problem (on the status page).
 
     Call it in the event loop.

@@ -6,7 +6,6 @@ from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from pipeline.base.errors import PermanentError, TransientError
@@ -155,13 +154,7 @@ class LedgerSink:
         self._opened.set()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the file after the current commit, with a time limit."""
         thread, file, readers = self._thread, self._file, self._readers
         self._thread = self._file = self._stored = self._readers = None
