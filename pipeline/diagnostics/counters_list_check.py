@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from contextlib import suppress
 from typing import Final
 
 from config.schema import Counters
@@ -39,13 +40,8 @@ async def examine(setting: Counters, ctx: DoctorContext) -> list[Finding]:
         report = check.failure if origin.vital else check.warning
         return [report(origin.place, str(error), _fix_for(setting, error))]
     if reading.plan is None:
-        return [
-            check.failure(
-                origin.place,
-                "the list has no usable row",
-                "write rows as in default-counters.csv: field, type, help",
-            )
-        ]
+        fix = "write rows as in default-counters.csv: field, type, help"
+        return [check.failure(origin.place, "the list has no usable row", fix)]
     if reading.complaints:
         problems = "; ".join(str(each) for each in reading.complaints[:_MAX_LISTED])
         observed = f"{len(reading.complaints)} rows are ignored: {problems}"
@@ -70,13 +66,8 @@ def _fix_for(setting: Counters, error: ListUnavailableError) -> str:
 
 async def requested_plan(ctx: DoctorContext) -> FieldPlan:
     """Return the field plan in use; the default plan if the list cannot be read."""
-    setting = ctx.config.counters
-    origin = origin_of(setting, ctx.kube)
-    if origin is not None:
-        try:
-            reading = await asyncio.to_thread(planned, await origin.read(), setting)
-        except ListUnavailableError:
-            return default_plan(setting)
-        if reading.plan is not None:
-            return reading.plan
-    return default_plan(setting)
+    setting, plan = ctx.config.counters, None
+    if (origin := origin_of(setting, ctx.kube)) is not None:
+        with suppress(ListUnavailableError):
+            plan = (await asyncio.to_thread(planned, await origin.read(), setting)).plan
+    return default_plan(setting) if plan is None else plan

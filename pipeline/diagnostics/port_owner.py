@@ -2,7 +2,6 @@
 
 import html
 import http.client
-import json
 import re
 import socket
 import ssl
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.base.safe_text import line
+from pipeline.kube.json_access import as_text, parsed_object
 
 _TIMEOUT: Final = 3.0
 _MAX_BYTES: Final = 1 << 18
@@ -127,12 +127,7 @@ def certificate(host: str, port: int) -> bytes | None:
 
 def _node(status: bytes) -> str:
     """Return the node name in a `/status` document; empty if there is none."""
-    try:
-        document = json.loads(status)
-    except (ValueError, RecursionError):
-        return ""
-    node = document.get("node") if isinstance(document, dict) else None
-    return line(node, _MAX_TEXT * 5) if isinstance(node, str) else ""
+    return line(as_text(parsed_object(status).get("node")), _MAX_TEXT * 5)
 
 
 def _node_of_title(body: bytes) -> str:

@@ -10,7 +10,7 @@ import os
 import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -104,16 +104,11 @@ class Client:
             except _BROKEN as error:
                 raise self._error(request, error) from error
 
-    def watch(
-        self, path: str, query: Mapping[str, str], *, silence: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Open a stream of lines."""
-        return self._watch(path, query, silence)
-
     @asynccontextmanager
-    async def _watch(
-        self, path: str, query: Mapping[str, str], silence: float
+    async def watch(
+        self, path: str, query: Mapping[str, str], *, silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a stream of lines."""
         timeout = aiohttp.ClientTimeout(
             total=None, connect=_CONNECT_TIMEOUT, sock_connect=_CONNECT_TIMEOUT, sock_read=silence
         )

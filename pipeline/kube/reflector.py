@@ -222,10 +222,7 @@ class Reflector(Generic[T]):
                     metadata = as_dict(found.get("metadata"))
                     key = (as_text(metadata.get("namespace")), as_text(metadata.get("name")))
                     if kind == "BOOKMARK":
-                        if (
-                            as_text(as_dict(metadata.get("annotations")).get(_END_ANNOTATION))
-                            == "true"
-                        ):
+                        if as_dict(metadata.get("annotations")).get(_END_ANNOTATION) == "true":
                             version = as_text(metadata.get("resourceVersion"))
                             break
                     elif kind == "DELETED":

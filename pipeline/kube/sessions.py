@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,8 @@ class Sessions:
         self._request_timeout = request_timeout
         self._shared: dict[Path | None, _Shared] = {}
 
-    def session(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
+    @asynccontextmanager
+    async def session(self, kubeconfig: Path | None) -> AsyncIterator[KubeApi]:
         """Return the session for a kubeconfig, or for the pod's service account.
 
         The session starts with its first user.
@@ -46,10 +47,6 @@ class Sessions:
         Raises:
             TransientError: there are no credentials.
         """
-        return self._join(kubeconfig)
-
-    @asynccontextmanager
-    async def _join(self, kubeconfig: Path | None) -> AsyncIterator[KubeApi]:
         shared = self._shared.setdefault(kubeconfig, _Shared())
         shared.users += 1
         try:

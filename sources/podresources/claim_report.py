@@ -136,7 +136,12 @@ class KubeletReport:
         self._emitted_sockets = self._valid_sockets()
         sockets = [self._sockets[path] for path in self._emitted_sockets]
         own = next(iter(self._sockets.values()))
-        by_socket = [each.claims if each is own else _relayed(each.claims) for each in sockets]
+        by_socket = [
+            each.claims
+            if each is own
+            else tuple(replace(claim, relayed=True) for claim in each.claims)
+            for each in sockets
+        ]
         claims = _merged(by_socket)
         if claims != self._claims:
             self._claims = claims
@@ -147,11 +152,6 @@ class KubeletReport:
         await self._ctx.emit(ClaimsReplaced(self._claims, max(left, 1), complete))
 
 
-def _relayed(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    """Return claims of another socket than the kubelet's."""
-    return tuple(replace(claim, relayed=True) for claim in claims)
-
-
 def _merged(by_socket: list[tuple[Claim, ...]]) -> tuple[Claim, ...]:
     """Return the claims of several sockets without duplicates: a proxy repeats the kubelet's."""
     if len(by_socket) == 1:
@@ -159,21 +159,18 @@ def _merged(by_socket: list[tuple[Claim, ...]]) -> tuple[Claim, ...]:
     known: set[tuple[object, str, str, RawDeviceId]] = set()
     merged: list[Claim] = []
     for claims in by_socket:
-        new: list[Claim] = []
+        before = frozenset(known)
         for claim in claims:
             keys = [
                 (claim.subject, claim.resource, claim.resource_claim, device)
                 for device in claim.devices
             ]
-            devices = tuple(key[3] for key in keys if key not in known)
-            if devices:
-                new.append(claim if devices == claim.devices else replace(claim, devices=devices))
-        known.update(
-            (c.subject, c.resource, c.resource_claim, device)
-            for c in claims
-            for device in c.devices
-        )
-        merged += new
+            known.update(keys)
+            devices = tuple(key[3] for key in keys if key not in before)
+            if devices == claim.devices:
+                merged.append(claim)
+            elif devices:
+                merged.append(replace(claim, devices=devices))
     return tuple(
         sorted(merged, key=lambda claim: (claim.subject, claim.resource, claim.origin.detail))
     )

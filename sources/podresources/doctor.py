@@ -19,7 +19,7 @@ from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.kubelet_roots import ROOTS, other_roots
 from pipeline.diagnostics.path_access import access_problem
 from pipeline.kube.json_access import as_dict, as_dicts, as_text
-from pipeline.model import AdvertisedResource, RawDeviceId
+from pipeline.model import AdvertisedResource
 from pipeline.model.plugin_ids import glob_matcher, without_replica
 from sources.podresources.checks import CHECKS
 from sources.podresources.errors import KubeletError
@@ -191,7 +191,11 @@ def _devices(
 
 def _sharing(gpus: Iterable[AdvertisedResource]) -> Finding:
     check, place = CHECKS["podresources.sharing"], "device ids"
-    shared = [each.resource for each in gpus if any(map(_is_share, each.devices))]
+    shared = [
+        each.resource
+        for each in gpus
+        if any(without_replica(device.text) != device.text for device in each.devices)
+    ]
     if not shared:
         return check.ok(place, "no shares")
     # The administrator has configured the sharing, so it is not a warning.
@@ -200,10 +204,6 @@ def _sharing(gpus: Iterable[AdvertisedResource]) -> Finding:
         f"{', '.join(shared)}: shares of GPUs (time-slicing), so several pods may hold one GPU: "
         "podgpu_device_holder_info names them, and the GPU's readings have no pod labels",
     )
-
-
-def _is_share(device: RawDeviceId) -> bool:
-    return without_replica(device.text) != device.text
 
 
 async def _dra_driver(patterns: Iterable[str], ctx: DoctorContext) -> str:

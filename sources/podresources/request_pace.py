@@ -49,6 +49,9 @@ class RequestSchedule:
         """Send all requests as soon as possible and forget failures: the socket was replaced."""
         self._wanted = True
         self._due_ns = 0
+        self._forget_failures()
+
+    def _forget_failures(self) -> None:
         self._retry_ns = None
         self._failures = 0
         self._backoffs.clear()
@@ -61,9 +64,7 @@ class RequestSchedule:
 
     def record_response(self) -> None:
         """Note a successful response."""
-        self._retry_ns = None
-        self._failures = 0
-        self._backoffs.clear()
+        self._forget_failures()
         if self._last_ns >= self._due_ns:
             self._due_ns = self._last_ns + self._interval_ns
 
@@ -82,15 +83,11 @@ class RequestSchedule:
         interval = self._interval_ns / NS
         if result not in _TRANSIENT:
             return interval
-        if result not in self._backoffs:
-            self._backoffs[result] = (
-                Backoff(_FIRST_RETRY, interval, rng=self._rng)
-                if result == "unreachable"
-                else Backoff(
-                    _FIRST_REJECTION_DELAY, max(interval, _MAX_REJECTION_DELAY), rng=self._rng
-                )
-            )
-        return self._backoffs[result].delay(0.0)
+        first, most = _FIRST_RETRY, interval
+        if result == "rejected":
+            first, most = _FIRST_REJECTION_DELAY, max(interval, _MAX_REJECTION_DELAY)
+        backoff = self._backoffs.setdefault(result, Backoff(first, most, rng=self._rng))
+        return backoff.delay(0.0)
 
 
 class PreparationPolls:

@@ -39,14 +39,13 @@ class PodFollower:
         pods: dict[tuple[str, str], Pod] = {}
         if self._claims is not None:
             staying = {pod.info.uid for pod in objects}
-            gone = {pod.info.uid for pod in self._pods.values()} - staying
-            self._claims.forget(gone)
+            self._claims.forget({pod.info.uid for pod in self._pods.values()} - staying)
             objects = await self._claims.complete(objects)
         for pod in objects:
             key = _namespaced_name(pod)
             before = self._pods.get(key)
             pods[key] = before if before == pod else pod
-        if self._emitted is None or self._pods != pods:
+        if self._pods != pods:
             self._emitted = None
         self._pods = pods
         self._ctx.accepted.replace(self._ctx.name, pods.values())
@@ -107,10 +106,9 @@ class PodFollower:
         if error.dedup_key == self._lost_by:
             return
         self._lost_by, reason = error.dedup_key, str(error)
+        effect = f"the last known pods stay in use for {self._options.max_age}"
         if self._due_ns is None:
             effect = "no pods are known yet"
-        else:
-            effect = f"the last known pods stay in use for {self._options.max_age}"
         self._ctx.log.warning("%s; %s", reason, effect)
         await self._ctx.emit(SourceLost(reason))
 

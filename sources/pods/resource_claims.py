@@ -33,15 +33,13 @@ _TEMPLATE_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 
 def claims_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[ResourceClaim, ...]:
     """Return the ResourceClaims that a pod uses, with their names only."""
-    found = [
-        as_text(each.get("resourceClaimName")) for each in as_dicts(spec.get("resourceClaims"))
-    ]
-    made = as_dicts(status.get("resourceClaimStatuses"))
-    found += [as_text(each.get("resourceClaimName")) for each in made]
-    found.append(
-        as_text(as_dict(status.get("extendedResourceClaimStatus")).get("resourceClaimName"))
+    references = (
+        *as_dicts(spec.get("resourceClaims")),
+        *as_dicts(status.get("resourceClaimStatuses")),
+        as_dict(status.get("extendedResourceClaimStatus")),
     )
-    return tuple(ResourceClaim(name) for name in sorted({name for name in found if name}))
+    names = {as_text(each.get("resourceClaimName")) for each in references}
+    return tuple(ResourceClaim(name) for name in sorted(names - {""}))
 
 
 def map_claim(raw: Mapping[str, Any], timestamps: Timestamps) -> ResourceClaim | None:

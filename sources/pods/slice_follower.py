@@ -28,15 +28,6 @@ _FORBIDDEN, _NOT_FOUND = 403, 404
 _Kind = tuple[int, str]
 
 
-class _UnavailableError(Exception):
-    """There are no ResourceSlices in this API version, or podgpu may not read them."""
-
-    def __init__(self, error: ApiError) -> None:
-        super().__init__(str(error))
-        self.status = error.status
-        self.kind: _Kind = error.dedup_key
-
-
 class SliceFollower:
     """A `pipeline.kube.reflector.Handler` for ResourceSlices.
 
@@ -91,9 +82,9 @@ class SliceFollower:
             )
             try:
                 await reflector.run()
-            except _UnavailableError as error:
+            except ApiError as error:  # from `watch_failed`
                 if error.status == _FORBIDDEN:
-                    return error.kind, str(error)
+                    return error.dedup_key, str(error)
         return (_NOT_FOUND, ""), "this cluster has no ResourceSlices"
 
     async def replaced(self, objects: Sequence[Slice]) -> None:
@@ -117,7 +108,7 @@ class SliceFollower:
     async def watch_failed(self, error: ApiError) -> None:
         """Stop if there is nothing to watch; after other errors the reflector retries."""
         if error.status in {_NOT_FOUND, _FORBIDDEN}:
-            raise _UnavailableError(error)
+            raise error
 
     async def _emit(self) -> None:
         names = self._pools.aliases(self._slices.values())
