@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from config.errors import ConfigError
@@ -53,34 +53,35 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"podgpu {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    run = commands.add_parser("run", help="run the daemon until SIGTERM")
-    _config_argument(run)
-    add_allowed(run)
-    run.set_defaults(command=run_commands.run)
+    def add(
+        name: str, help_text: str, command: Callable[[argparse.Namespace], int]
+    ) -> argparse.ArgumentParser:
+        parser = commands.add_parser(name, help=help_text)
+        parser.set_defaults(command=command)
+        return parser
 
-    demo = commands.add_parser(
-        "demo", help="run the daemon on a recording of a real node; needs no GPU"
-    )
+    run = add("run", "run the daemon until SIGTERM", run_commands.run)
+    demo_help = "run the daemon on a recording of a real node; needs no GPU"
+    demo = add("demo", demo_help, run_commands.demo)
     demo.add_argument(
         "--listen",
         metavar="ADDRESS",
         type=address,
         help="address to serve /metrics on (default :9400)",
     )
-    demo.set_defaults(command=run_commands.demo)
-
-    check = commands.add_parser(
-        "check", help="check a configuration file: exit 0, or 2 with errors"
-    )
-    _config_argument(check)
-    add_allowed(check)
-    check.set_defaults(command=config_commands.check)
-
-    record = commands.add_parser(
-        "record", help="record the events of the sources to a file, for the source replay"
-    )
-    _config_argument(record)
-    add_allowed(record)
+    check_help = "check a configuration file: exit 0, or 2 with errors"
+    check = add("check", check_help, config_commands.check)
+    record_help = "record the events of the sources to a file, for the source replay"
+    record = add("record", record_help, run_commands.record)
+    for parser_of_config in (run, check, record):
+        add_file(
+            parser_of_config,
+            "-c",
+            "--config",
+            help_text="configuration file; default: the first that exists of ./podgpu.yaml and "
+            "/etc/podgpu/config.yaml, else a built-in one: this machine's GPUs on :9400",
+        )
+        add_allowed(parser_of_config)
     record.add_argument("-o", "--output", metavar="FILE", type=Path, required=True)
     record.add_argument(
         "--for",
@@ -90,36 +91,17 @@ def _parser() -> argparse.ArgumentParser:
         help="stop after this time, such as 5m; default: at Ctrl-C or SIGTERM",
     )
     record.add_argument("-f", "--force", action="store_true", help="overwrite an existing file")
-    record.set_defaults(command=run_commands.record)
-
     commands.add_parser(
         _DCGM_EXPORTER,
         help="run the daemon with dcgm-exporter's options; dcgm-exporter --help lists them",
     )
-
-    schema = commands.add_parser("schema", help="print the JSON Schema of the configuration file")
-    schema.set_defaults(command=config_commands.schema)
-
-    kinds = commands.add_parser("kinds", help="list the kinds of sources and sinks, with options")
-    kinds.set_defaults(command=config_commands.kinds)
-
-    fields = commands.add_parser("fields", help="list all fields that podgpu can read")
+    add("schema", "print the JSON Schema of the configuration file", config_commands.schema)
+    add("kinds", "list the kinds of sources and sinks, with options", config_commands.kinds)
+    fields = add("fields", "list all fields that podgpu can read", field_table.fields)
     fields.add_argument("--format", choices=("table", "markdown", "json"), default="table")
-    fields.set_defaults(command=field_table.fields)
-
     topology.add(commands)
     top.add(commands)
     usage.add(commands)
     doctor.add(commands)
     extender.add(commands)
     return parser
-
-
-def _config_argument(parser: argparse.ArgumentParser) -> None:
-    add_file(
-        parser,
-        "-c",
-        "--config",
-        help_text="configuration file; default: the first that exists of ./podgpu.yaml and "
-        "/etc/podgpu/config.yaml, else a built-in one: this machine's GPUs on :9400",
-    )

@@ -7,24 +7,6 @@ import orjson
 
 from pipeline.fields import CATALOGUE, LABELS, Field
 
-COLUMNS = (
-    "name",
-    "group",
-    "type",
-    "unit",
-    "metric",
-    "metric unit",
-    "1.x metric",
-    "further names",
-    "OpenTelemetry",
-    "call",
-    "tier",
-    "since",
-    "attributes",
-    "MIG",
-    "meaning",
-)
-
 _CODE = frozenset({"name", "metric", "1.x metric", "further names", "OpenTelemetry", "call"})
 _SEPARATOR = ", "
 
@@ -33,44 +15,43 @@ def fields(arguments: argparse.Namespace) -> int:
     """`podgpu fields`: print all fields and labels."""
     rows = [_row(field) for field in (*CATALOGUE, *LABELS)]
     if arguments.format == "json":
-        table = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-        print(orjson.dumps(table, option=orjson.OPT_INDENT_2).decode())
+        print(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
     elif arguments.format == "markdown":
         print("\n".join(markdown()))
     else:
-        _print_table([COLUMNS, *rows])
+        _print_table([list(rows[0]), *(list(row.values()) for row in rows)])
     return 0
 
 
 def markdown() -> Iterable[str]:
     """Yield the lines of the table in `docs/fields.md`."""
-    yield _line(COLUMNS)
-    yield _line(["---"] * len(COLUMNS))
-    for field in (*CATALOGUE, *LABELS):
-        cells = zip(COLUMNS, _row(field), strict=True)
-        yield _line([_code(cell, column) for column, cell in cells])
+    rows = [_row(field) for field in (*CATALOGUE, *LABELS)]
+    yield _line(rows[0])
+    yield _line(["---"] * len(rows[0]))
+    for row in rows:
+        yield _line(_code(cell, column) for column, cell in row.items())
 
 
-def _row(field: Field) -> tuple[str, ...]:
+def _row(field: Field) -> dict[str, str]:
     label = field.type == "label"
     attrs = "".join(f"{{{name}={value}}}" for name, value in field.otel_attrs)
-    return (
-        field.name,
-        field.group,
-        field.type,
-        field.unit,
-        (field.dcgm or field.name) if label else field.metric,
-        _metric_unit(field),
-        field.dcgm_1x,
-        _SEPARATOR.join(field.aliases),
-        f"{field.otel}{attrs}",
-        field.call,
-        field.tier.value,
-        field.since,
-        _SEPARATOR.join(field.attrs),
-        "yes" if field.mig else "",
-        field.help,
-    )
+    return {
+        "name": field.name,
+        "group": field.group,
+        "type": field.type,
+        "unit": field.unit,
+        "metric": (field.dcgm or field.name) if label else field.metric,
+        "metric unit": _metric_unit(field),
+        "1.x metric": field.dcgm_1x,
+        "further names": _SEPARATOR.join(field.aliases),
+        "OpenTelemetry": f"{field.otel}{attrs}",
+        "call": field.call,
+        "tier": field.tier.value,
+        "since": field.since,
+        "attributes": _SEPARATOR.join(field.attrs),
+        "MIG": "yes" if field.mig else "",
+        "meaning": field.help,
+    }
 
 
 def _metric_unit(field: Field) -> str:
@@ -86,7 +67,7 @@ def _code(cell: str, column: str) -> str:
     return _SEPARATOR.join(f"`{word}`" for word in words)
 
 
-def _line(cells: Sequence[str]) -> str:
+def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 

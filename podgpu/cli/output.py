@@ -8,6 +8,7 @@ import sys
 from typing import Final, TextIO
 
 from pipeline.base.safe_text import line
+from podgpu.cli.terminal_text import written
 
 EXIT_UNWRITTEN: Final = 3
 """Exit status if the output could not be written. 1 and 2 report on the node instead."""
@@ -38,7 +39,7 @@ def put(text: str, about: str) -> bool:
         complain(f"{about} can't be written: there is no stdout")
         return False
     try:
-        print(_encodable(text, stdout), file=stdout, flush=True)
+        print(written(text, stdout.encoding or "utf-8"), file=stdout, flush=True)
     except BrokenPipeError:
         _discard(stdout)
     except OSError as error:
@@ -54,7 +55,7 @@ def complain(text: str) -> None:
     stderr: TextIO | None = sys.stderr
     if stderr is not None:
         try:
-            print(_encodable(text, stderr), file=stderr, flush=True)
+            print(written(text, stderr.encoding or "utf-8"), file=stderr, flush=True)
         except OSError:
             _discard(stderr)
 
@@ -67,11 +68,6 @@ def out() -> TextIO | None:
 def is_terminal(stream: TextIO | None) -> bool:
     """Return whether a stream is connected to a terminal."""
     return stream is not None and stream.isatty()
-
-
-def _encodable(text: str, stream: TextIO) -> str:
-    encoding = stream.encoding or "utf-8"
-    return text.encode(encoding, "replace").decode(encoding)
 
 
 def _discard(stream: TextIO) -> None:

@@ -56,7 +56,7 @@ def middle(text: str, columns: int) -> str:
     if columns < 1:
         return ""
     head = (columns - 1) // 2
-    return _start(text, head) + _CUT + _end(text, columns - 1 - head)
+    return _start(text, head) + _CUT + _start(text[::-1], columns - 1 - head)[::-1]
 
 
 def broken(text: str, columns: int) -> list[str]:
@@ -74,14 +74,6 @@ def broken(text: str, columns: int) -> list[str]:
         found.append(_INDENT + part)
         left = left[len(part) :]
     return found
-
-
-def _end(text: str, columns: int) -> str:
-    used, at = 0, len(text)
-    while at and used + _columns(text[at - 1]) <= columns:
-        at -= 1
-        used += _columns(text[at])
-    return text[at:]
 
 
 def _start(text: str, columns: int) -> str:

@@ -17,10 +17,10 @@ from podgpu.cli.dcgm_exporter import (
     config_builder,
     config_file,
     go_arguments,
-    option_help,
     yaml_writer,
 )
-from podgpu.cli.dcgm_exporter.option import Support
+from podgpu.cli.dcgm_exporter.option import Option, Support
+from podgpu.cli.dcgm_exporter.option_table import OPTIONS
 from podgpu.cli.dcgm_exporter.settings import COMMAND, Settings
 
 # The nvml source reports an invalid combination of options with the path of the source. Of the
@@ -73,7 +73,7 @@ def run(command_line: Sequence[str]) -> int:
     """
     line = go_arguments.read(command_line)
     if line.info == "help":
-        print(option_help.help_text())
+        print(help_text())
         return 0
     if line.info == "version":
         print(f"podgpu {VERSION}")
@@ -154,3 +154,35 @@ def remarks(
             logging.INFO,
             f"not needed in podgpu: {', '.join(needless)}; see docs/migrating.md",
         )
+
+
+_HEAD = """\
+usage: podgpu dcgm-exporter [OPTION ...]
+
+Run the daemon with dcgm-exporter's options. Options have precedence over environment variables,
+these over --config-file, and this over defaults. Write switches as -k or -k=false. Separate the
+items of a list with commas, or give the option several times.
+"""
+
+
+def help_text() -> str:
+    """Return the text that `podgpu dcgm-exporter --help` prints."""
+    return "\n".join([_HEAD, *(line for option in OPTIONS for line in _entry(option))])
+
+
+def _entry(option: Option) -> Iterator[str]:
+    default = f" (default {option.written_default})" if option.written_default else ""
+    yield f"  {', '.join(option.flags)}  {option.type.value}{default}"
+    if option.variable:
+        yield f"      {option.variable}"
+    key = f", {option.config_key}" if option.config_key else ""
+    yield f"      {option.support.value}{key}: {option.why}"
+
+
+def table_row(option: Option) -> str:
+    """Return the row of the option in the table of docs/migrating.md."""
+    flags = ", ".join(f"`{flag}`" for flag in reversed(option.flags))
+    variable = f"`{option.variable}`" if option.variable else ""
+    default = f"`{option.written_default}`" if option.written_default else ""
+    key = f"`{option.config_key}`" if option.config_key else ""
+    return f"| {flags} | {variable} | {default} | {option.support.value} | {key} | {option.why} |"

@@ -5,7 +5,7 @@ a switch only after `=`, and nothing after the first word that is not an option.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -157,15 +157,7 @@ def value(type_: Type, text: str) -> Value:
     Raises:
         ValueError: the text is invalid for the type; the message says why.
     """
-    match type_:
-        case Type.TEXT:
-            return text
-        case Type.NUMBER:
-            return number(text)
-        case Type.SWITCH:
-            return switch(text)
-        case Type.LIST:
-            return tuple(part.strip() for part in text.split(","))
+    return _PARSERS[type_](text)
 
 
 def switch(text: str) -> bool:
@@ -187,6 +179,18 @@ def number(text: str) -> int:
     if not -(2**63) <= found < 2**63:
         raise ValueError(f"{shown(text)} is out of range")
     return found
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(","))
+
+
+_PARSERS: Final[dict[Type, Callable[[str], Value]]] = {
+    Type.TEXT: str,
+    Type.NUMBER: number,
+    Type.SWITCH: switch,
+    Type.LIST: _words,
+}
 
 
 def milliseconds(text: str) -> int:

@@ -72,7 +72,9 @@ def _check_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Findin
     sessions = Sessions(plugins=allowed.everything, request_timeout=REQUEST_TIMEOUT)
     ctx = DoctorContext(config, kube=sessions.session, allowed=allowed)
     findings = _refused(config, place, allowed) or [
-        CHECKS["config"].ok(place, _summary(len(config.sources), len(config.sinks)))
+        CHECKS["config"].ok(
+            place, f"good: sources {len(config.sources)}, sinks {len(config.sinks)}"
+        )
     ]
     findings += _run(diagnose(ctx), ctx.deadline)
     return Subject(ctx.node, place), findings
@@ -92,10 +94,6 @@ def _refused(config: Config, place: str, allowed: Allowed) -> list[Finding]:
         check.failure(place, f"{each.path}: {each.message}", f"{each.hint}; {GIVE_BOTH}")
         for each in libraries(config, allowed)
     ]
-
-
-def _summary(sources: int, sinks: int) -> str:
-    return f"good: sources {sources}, sinks {sinks}"
 
 
 def _check_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:

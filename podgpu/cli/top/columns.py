@@ -11,7 +11,8 @@ from pipeline.status_page.display_text import held, holder_name, part, share_tex
 from pipeline.status_page.status_document import GpuStatus, HolderStatus, InstanceStatus
 from podgpu.cli.terminal_text import broken, fit, middle, terminal_safe
 from podgpu.cli.terminal_text import width as wide
-from podgpu.cli.top.device_rows import Device, Row
+from podgpu.cli.top.device_rows import Device
+from podgpu.cli.top.ui_state import State
 
 MOST: Final = 3
 """Most holders of one device that are shown, unless the user asks for all."""
@@ -105,16 +106,16 @@ def needed(holders: Iterable[HolderStatus], width: int) -> int:
     return width + max(longest - room(width), 0)
 
 
-def cells(row: Row, now: datetime, width: int, *, whole: bool) -> Iterator[list[str]]:
+def cells(device: Device, state: State, now: datetime, width: int) -> Iterator[list[str]]:
     """Yield the cells of each line of a device. Each holder that is shown has a line.
 
     Args:
-        row: the device.
+        device: the device.
+        state: what the user has selected.
         now: time of the document.
         width: width of the terminal.
-        whole: show every holder, and continue long names in further lines.
     """
-    device, holders = row.device, row.device.holders or ()
+    holders, whole = device.holders or (), state.whole
     shown = holders if whole or len(holders) <= MOST else holders[: MOST - 1]
     more = len(holders) - len(shown) + device.holders_left_out
     first = [_name(device), *_figures(device, bar_of(width))]
@@ -122,7 +123,7 @@ def cells(row: Row, now: datetime, width: int, *, whole: bool) -> Iterator[list[
     if more:
         lines.append([f"and {more} more", "", "", ""])
     if isinstance(device, GpuStatus) and device.instances:
-        lines.insert(0, [held(device) if row.folded or not lines else "instances:", "", "", ""])
+        lines.insert(0, [held(device) if state.folded or not lines else "instances:", "", "", ""])
     if device.conflicts:
         lines.append([f"! {device.conflicts} in conflict", "", "", ""])
     if not lines:

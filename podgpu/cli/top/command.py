@@ -14,10 +14,10 @@ from pipeline.status_page.status_document import StatusDocument
 from podgpu.cli.client_options import access_of
 from podgpu.cli.output import EXIT_UNWRITTEN, complain, is_terminal, out, put
 from podgpu.cli.terminal_text import terminal_safe
-from podgpu.cli.top.body import components, table
 from podgpu.cli.top.columns import heading, needed
 from podgpu.cli.top.poller import Poller, fetch_status
 from podgpu.cli.top.ui_state import State
+from podgpu.cli.top.view import components, table
 
 _EXIT_FAILED: Final = 1
 _EXIT_INVALID: Final = 2

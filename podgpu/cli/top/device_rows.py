@@ -1,8 +1,7 @@
 """Filter and sort the devices that are shown. Pure."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from pipeline.status_page.display_text import gpu_name, holder_name, placement_text
@@ -17,20 +16,7 @@ _GPU: Final = re.compile("gpu[0-9]+")
 """A filter word that names one GPU: `gpu1` does not match `gpu12`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the table: a device.
-
-    Attributes:
-        device: the device.
-        folded: whether its instances are hidden.
-    """
-
-    device: Device
-    folded: bool = False
-
-
-def rows(status: StatusDocument, state: State) -> list[Row]:
+def rows(status: StatusDocument, state: State) -> list[Device]:
     """Return the filtered rows in their order. Instances follow their GPU."""
     words = state.filter.lower().split()
     found: list[tuple[GpuStatus, list[InstanceStatus]]] = []
@@ -47,16 +33,10 @@ def rows(status: StatusDocument, state: State) -> list[Row]:
         for _, below in found:
             below.sort(key=lambda each: _key(each, sort))
         found.sort(key=lambda one: min([_key(one[0], sort), *(_key(x, sort) for x in one[1][:1])]))
-    return list(_laid_out(found, state.folded))
-
-
-def _laid_out(
-    found: Sequence[tuple[GpuStatus, list[InstanceStatus]]], folded: bool
-) -> Iterator[Row]:
+    devices: list[Device] = []
     for gpu, below in found:
-        yield Row(gpu, folded=folded and bool(gpu.instances))
-        if not folded:
-            yield from (Row(each) for each in below)
+        devices += [gpu, *([] if state.folded else below)]
+    return devices
 
 
 def _key(device: Device, sort: Sort) -> tuple[bool, float, str]:

@@ -56,6 +56,9 @@ class State:
 QUIT: Final = None
 
 _MAX_FILTER: Final = 60
+_END: Final = 1 << 30
+"""The view limits this to the last page."""
+
 _ENTER: Final = frozenset({"\n", "\r", "enter"})
 _SORTS: Final = {sort.value: sort for sort in Sort}
 
@@ -104,23 +107,20 @@ def _chosen(state: State, key: str) -> State:
 
 
 def _moved(state: State, key: str, page: int) -> State | None:
-    steps = {
-        "up": -1,
-        "k": -1,
-        "down": 1,
-        "j": 1,
-        "page-up": -page,
-        "page-down": page,
-        " ": page,
+    offsets = {
+        "up": state.offset - 1,
+        "k": state.offset - 1,
+        "down": state.offset + 1,
+        "j": state.offset + 1,
+        "page-up": state.offset - page,
+        "page-down": state.offset + page,
+        " ": state.offset + page,
+        "home": 0,
+        "g": 0,
+        "end": _END,
+        "G": _END,
     }
-    if key in steps:
-        return replace(state, offset=max(state.offset + steps[key], 0))
-    if key in {"home", "g"}:
-        return replace(state, offset=0)
-    if key in {"end", "G"}:
-        # The view limits this to the last page.
-        return replace(state, offset=1 << 30)
-    return None
+    return replace(state, offset=max(offsets[key], 0)) if key in offsets else None
 
 
 def _typed(state: State, key: str) -> State:

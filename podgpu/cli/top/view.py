@@ -1,17 +1,164 @@
 """Render the screen as lines of text. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
-from pipeline.status_page.display_text import span
+from pipeline.status_page.display_text import amount, span, unresolved_text
 from pipeline.status_page.problems import problems, summary
-from pipeline.status_page.status_document import StatusDocument
-from podgpu.cli.terminal_text import fit
-from podgpu.cli.top.body import MOST_ABOVE, Line, body
-from podgpu.cli.top.columns import heading
+from pipeline.status_page.status_document import (
+    ErrorStatus,
+    GpuStatus,
+    SinkStatus,
+    SourceStatus,
+    StatusDocument,
+)
+from podgpu.cli.terminal_text import fit, terminal_safe
+from podgpu.cli.top.columns import cells, heading, lined
+from podgpu.cli.top.device_rows import rows
 from podgpu.cli.top.ui_state import Sort, State, Tab
+
+_HELP: Final = (
+    "q           quit",
+    "i u m w p   sort by index, utilisation, memory, power (watts), pod",
+    "/           filter by words, such as gpu3 or free; Enter applies it, Esc cancels",
+    "f           fold the MIG instances into their GPU, and unfold them",
+    "a           show all holders of a shared GPU and full names, or at most three",
+    "s, Tab      show sources and sinks, or the GPUs again",
+    "j k, arrows, Page Up and Down, space, g and G, Home and End   scroll",
+    "?, h        this help; any key closes it",
+    "",
+    "USE of a MIG instance is the part of the time in which its engine was busy.",
+    "A dash is an unknown value. HELD BY is the namespace, the pod and the",
+    "container. FOR is the time since the holder got the device. A + means at least:",
+    "podgpu saw the holder then for the first time.",
+)
+
+MOST_ABOVE: Final = 2
+"""Most lines above the body that show what its first line belongs to: a GPU and an instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the body.
+
+    Attributes:
+        text: the text.
+        above: indexes, in the body, of the lines that it belongs to: that of the GPU, and the
+            first one of the instance.
+    """
+
+    text: str
+    above: tuple[int, ...] = ()
+
+
+def body(status: StatusDocument, state: State, width: int) -> list[Line]:
+    """Return all lines of the body, for a terminal of the given width."""
+    if state.tab is Tab.HELP:
+        return [Line(text) for text in _HELP]
+    if state.tab is Tab.COMPONENTS:
+        return [Line(text) for text in components(status, width)]
+    return table(status, state, width)
+
+
+def table(status: StatusDocument, state: State, width: int) -> list[Line]:
+    """Return the lines of the table of GPUs."""
+    found = list(_rows(status, state, width))
+    if found:
+        return found
+    if status.gpus is None:
+        return [Line("No source has reported GPUs yet.")]
+    return [Line("No row matches the filter." if status.gpus else "This node has no GPU.")]
+
+
+def _rows(status: StatusDocument, state: State, width: int) -> Iterator[Line]:
+    at = gpu = 0
+    for device in rows(status, state):
+        first = at
+        if isinstance(device, GpuStatus):
+            gpu = at
+        for line in cells(device, state, status.time, width):
+            above = (gpu, first) if at > first > gpu else (gpu,) if at > gpu else ()
+            yield Line(lined(line, width), above)
+            at += 1
+
+
+_SOURCES = (("SOURCE", 18), ("KIND", 13), ("STATE", 9), ("REPORTED", 10), ("CONFIRMED", 10))
+_SINKS = (("SINK", 18), ("KIND", 13), ("STATE", 9), ("QUEUED", 10), ("LOST", 10))
+
+
+def components(status: StatusDocument, width: int) -> list[str]:
+    """Return the lines. The error of a component is below its line.
+
+    Args:
+        status: the status document.
+        width: width of the terminal.
+    """
+    lines = [_line([title for title, _ in _SOURCES], _SOURCES)]
+    for source in status.sources:
+        lines.append(_line(_source(source), _SOURCES))
+        unresolved = unresolved_text(source.unresolved)
+        lines += [f"    reports {unresolved}"] if unresolved else []
+        lines += _error(source.error, width)
+    lines += ["", _line([title for title, _ in _SINKS], _SINKS)]
+    for sink in status.sinks:
+        lines.append(_line(_sink(sink), _SINKS))
+        lines += [f"    {_plain(sink.errors)} other errors"] if sink.errors else []
+        lines += _error(sink.error, width)
+    return lines
+
+
+def _line(cells: Sequence[str], columns: Sequence[tuple[str, int]]) -> str:
+    parts = [fit(cell, width) for cell, (_, width) in zip(cells, columns, strict=True)]
+    return " ".join(parts).rstrip()
+
+
+def _source(source: SourceStatus) -> list[str]:
+    return [
+        source.name,
+        source.kind,
+        source.state,
+        _ago(source.age_seconds),
+        _ago(source.confirmed_seconds) if source.confirmed_seconds is not None else "",
+    ]
+
+
+def _sink(sink: SinkStatus) -> list[str]:
+    state = {True: "up", False: "down", None: "-"}[sink.up]
+    if sink.up and sink.delivering is False:
+        state = "stuck"
+    elif sink.up and sink.queue_writable is False:
+        state = "unwritten"
+    counts = [count for count in (sink.dropped, sink.rejected) if count is not None]
+    return [
+        sink.name,
+        sink.kind or "",
+        state,
+        "-" if sink.queued is None else _plain(sink.queued),
+        _plain(sum(counts)) if counts else "-",
+    ]
+
+
+def _error(error: ErrorStatus | None, width: int) -> Iterator[str]:
+    """Yield the whole error, in as many lines as needed."""
+    if error is None:
+        return
+    age = "" if error.age_seconds is None else f" {span(error.age_seconds)} ago"
+    over = ", resolved" if error.over else ""
+    word = "warning" if error.over is None else "error"
+    text = f"{word}{age}{over}: {terminal_safe(error.text)}"
+    room = max(width - 4, 20)
+    for start in range(0, len(text), room):
+        yield f"    {text[start : start + room]}"
+
+
+def _ago(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{span(seconds)} ago"
+
+
+def _plain(count: int) -> str:
+    return amount(count).replace("\N{NO-BREAK SPACE}", " ")
 
 
 class Style(Enum):
@@ -60,7 +207,9 @@ class View:
     """
 
     def __init__(self) -> None:
-        self._rendered: _Rendered | None = None
+        self._status: StatusDocument | None = None
+        self._key: tuple[State, int] | None = None
+        self._rendered: _Rendered = "", [], []
 
     def frame(self, feed: Feed, state: State, width: int, height: int) -> Frame:
         """Return the content of the screen.
@@ -71,21 +220,21 @@ class View:
             width: width of the terminal.
             height: height of the terminal.
         """
-        rendered = self._of(feed.status, state, width)
+        summarized, found, whole = self._render(feed.status, state, width)
         top = [
-            (_title(feed.status, rendered, width), Style.REVERSE),
-            (_second(feed, rendered), Style.BOLD),
+            (_title(feed.status, summarized, width), Style.REVERSE),
+            (_second(feed, found), Style.BOLD),
         ]
         if state.tab is Tab.GPUS:
             top.append((heading(width), Style.BOLD))
         room = max(height - len(top) - 1, 1)
-        offset = min(state.offset, max(len(rendered.body) - room, 0))
-        above = _above(rendered.body, offset, room)
-        shown = [(line.text, Style.PLAIN) for line in rendered.body[offset : offset + room]]
+        offset = min(state.offset, max(len(whole) - room, 0))
+        above = _above(whole, offset, room)
+        shown = [(line.text, Style.PLAIN) for line in whole[offset : offset + room]]
         shown[: len(above)] = [(text, Style.BOLD) for text in above]
         empty = [("", Style.PLAIN)] * (room - len(shown))
         last, first = offset + len(shown), offset + len(above) + 1
-        bottom = (_bottom(state, first, last, len(rendered.body)), Style.REVERSE)
+        bottom = (_bottom(state, first, last, len(whole)), Style.REVERSE)
         # A terminal that is too small shows the top.
         lines = [(fit(line, width), style) for line, style in [*top, *shown, *empty, bottom]]
         # A page leaves out the lines that may be covered, so that scrolling skips no line.
@@ -93,42 +242,17 @@ class View:
             tuple(lines[:height]), offset, room - MOST_ABOVE if room >= _MIN_ROWS else room
         )
 
-    def _of(self, status: StatusDocument, state: State, width: int) -> "_Rendered":
-        key = replace(state, offset=0, typing=False, before="")
-        rendered = self._rendered
+    def _render(self, status: StatusDocument, state: State, width: int) -> "_Rendered":
+        shown = replace(state, offset=0, typing=False, before="")
         # Compared by identity: every response is a new object, and this one is still referenced.
-        if (
-            rendered is None
-            or rendered.status is not status
-            or (rendered.state, rendered.width) != (key, width)
-        ):
-            same_status = rendered is not None and rendered.status is status
-            rendered = self._rendered = _Rendered(
-                status=status,
-                state=key,
-                width=width,
-                summary=rendered.summary
-                if rendered is not None and same_status
-                else summary(status),
-                problems=rendered.problems
-                if rendered is not None and same_status
-                else tuple(problems(status)),
-                body=tuple(body(status, key, width)),
-            )
-        return rendered
+        if self._status is not status or self._key != (shown, width):
+            self._status, self._key = status, (shown, width)
+            self._rendered = summary(status), problems(status), body(status, shown, width)
+        return self._rendered
 
 
-@dataclass(frozen=True, slots=True)
-class _Rendered:
-    """A rendered body, and the inputs it was rendered from."""
-
-    status: StatusDocument
-    state: State
-    width: int
-    summary: str
-    problems: tuple[str, ...]
-    body: tuple[Line, ...]
-
+_Rendered: TypeAlias = tuple[str, Sequence[str], Sequence[Line]]
+"""The summary, the problems and the body."""
 
 _MIN_ROWS: Final = 6
 """Least lines of the body for which the first ones can be replaced by those they belong to."""
@@ -149,18 +273,17 @@ def _above(body: Sequence[Line], offset: int, room: int) -> list[str]:
     return []
 
 
-def _title(status: StatusDocument, rendered: _Rendered, width: int) -> str:
-    left = f"{status.node}: {rendered.summary}"
+def _title(status: StatusDocument, summarized: str, width: int) -> str:
+    left = f"{status.node}: {summarized}"
     time = f" {status.time:%H:%M:%S} UTC"
     return fit(left, width - len(time)) + time
 
 
-def _second(feed: Feed, rendered: _Rendered) -> str:
+def _second(feed: Feed, found: Sequence[str]) -> str:
     if feed.error:
         return f"! no response for {span(feed.age_seconds)}: {feed.error}"
     if feed.status.waiting_for:
         return f"not ready: {feed.status.waiting_for}"
-    found = rendered.problems
     if not found:
         return ""
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

@@ -35,19 +35,19 @@ _EXIT_FAILED: Final = 1
 _EXIT_INVALID: Final = 2
 
 
-class _SpanError(ValueError):
-    """The span of time is empty."""
-
-
 def usage(arguments: argparse.Namespace) -> int:
     """`podgpu usage`: return 1 if there is no data now, 2 if the arguments or file are invalid."""
     try:
         by = GroupBy.parse(arguments.by or "namespace")
-        start_ns, end_ns = _span(arguments)
     except GroupByError as error:
         return _invalid(f"--by: {error}")
-    except _SpanError as error:
-        return _invalid(str(error))
+    start_ns, end_ns = _span(arguments)
+    if start_ns >= end_ns:
+        until = "now" if arguments.until is None else "--until"
+        return _invalid(
+            f"--since ({utc(start_ns)} UTC) is not before {until} ({utc(end_ns)} UTC): "
+            "give an earlier one"
+        )
     path = arguments.ledger or ledger_of(arguments.config, arguments.sink)
     limit = int(arguments.limit or MOST_HOLDINGS) if arguments.holdings else 0
     try:
@@ -86,14 +86,7 @@ def _span(arguments: argparse.Namespace) -> tuple[int, int]:
     start_ns = since(arguments.since, now_ns)
     # `all` includes later entries, which exist if the clock was ahead when they were written.
     latest_ns = _LATEST_NS if arguments.since == "all" else now_ns
-    end_ns = latest_ns if arguments.until is None else since(arguments.until, now_ns)
-    if start_ns >= end_ns:
-        until = "now" if arguments.until is None else "--until"
-        raise _SpanError(
-            f"--since ({utc(start_ns)} UTC) is not before {until} ({utc(end_ns)} UTC): "
-            "give an earlier one"
-        )
-    return start_ns, end_ns
+    return start_ns, latest_ns if arguments.until is None else since(arguments.until, now_ns)
 
 
 def _read(

@@ -6,8 +6,8 @@ from typing import Final
 
 from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import Report, Row
-from pipeline.model import PartialRef
 from pipeline.model.usage_window import Gap, UsageWindow
+from pipeline.status_page.display_text import holder_name
 from podgpu.cli.terminal_text import terminal_safe
 from podgpu.cli.usage.table_layout import (
     GIB,
@@ -42,29 +42,32 @@ def report_lines(report: Report, width: int) -> list[str]:
         width: width of the terminal; 0 without a terminal, so that no name is cut.
     """
     window = report.window
-    columns = [
-        Column(str(report.by).upper() if report.by.kind != "label" else str(report.by), name=True),
-        Column("HELD H"),
-        Column("FREE H", rank=1),
-        Column("UNKNOWN H", rank=2),
-        Column("BUSY H"),
-        Column("IDLE H"),
-        Column("ALLOC", rank=3),
-        Column("USED", rank=4),
-        Column("KWH"),
-        Column("HOLDINGS", rank=5),
-    ]
-    if report.prices.any:
-        columns.append(Column(report.prices.currency or "COST"))
     # The row of a device includes its unattributed usage.
     by_device = report.by.kind == "device"
     unattributed = () if by_device else (report.unattributed,)
-    all_rows = (*report.rows, *unattributed, report.total)
     digits = digits_of(report.total.energy_mj.known or 0, KWH_MJ)
-    rows = [
-        _cells(row, _name(report, row), digits, device=by_device, cost=report.prices.any)
-        for row in all_rows
+
+    def of_devices(row: Row, ns: int) -> str:
+        return hours(ns) if row.key is None or by_device else NOTHING
+
+    by = str(report.by).upper() if report.by.kind != "label" else str(report.by)
+    cells: list[tuple[Column, Callable[[Row], str]]] = [
+        (Column(by, name=True), lambda row: _name(report, row)),
+        (Column("HELD H"), lambda row: hours(row.held_ns)),
+        (Column("FREE H", rank=1), lambda row: of_devices(row, row.free_ns)),
+        (Column("UNKNOWN H", rank=2), lambda row: of_devices(row, row.unknown_ns)),
+        (Column("BUSY H"), lambda row: marked(row.busy_ns, HOUR_NS, 1)),
+        (Column("IDLE H"), lambda row: marked(row.idle_ns, HOUR_NS, 1)),
+        (Column("ALLOC", rank=3), lambda row: percent(row.allocated)),
+        (Column("USED", rank=4), _used),
+        (Column("KWH"), lambda row: marked(row.energy_mj, KWH_MJ, digits)),
+        (Column("HOLDINGS", rank=5), lambda row: str(row.holdings)),
     ]
+    if report.prices.any:
+        cells.append((Column(report.prices.currency or "COST"), _cost))
+    all_rows = (*report.rows, *unattributed, report.total)
+    rows = [[text(row) for _, text in cells] for row in all_rows]
+    columns = [column for column, _ in cells]
     notes = [line for note in _notes(report, rows) for line in wrapped(note, width)]
     above = header(window, f"by {report.by}", width)
     return [*above, "", *laid_out(columns, rows, width), *notes]
@@ -127,23 +130,12 @@ def _name(report: Report, row: Row) -> str:
     return TOTAL if row is report.total else UNATTRIBUTED
 
 
-def _cells(row: Row, name: str, digits: int, *, device: bool, cost: bool) -> list[str]:
-    cells = [
-        name,
-        hours(row.held_ns),
-        hours(row.free_ns) if row.key is None or device else NOTHING,
-        hours(row.unknown_ns) if row.key is None or device else NOTHING,
-        marked(row.busy_ns, HOUR_NS, 1),
-        marked(row.idle_ns, HOUR_NS, 1),
-        percent(row.allocated),
-        percent(row.used) + (MARK if row.used is not None and row.busy_ns.partial else ""),
-        marked(row.energy_mj, KWH_MJ, digits),
-        str(row.holdings),
-    ]
-    if cost:
-        mark = MARK if row.cost_partial else ""
-        cells.append("" if row.cost is None else f"{row.cost}{mark}")
-    return cells
+def _used(row: Row) -> str:
+    return percent(row.used) + (MARK if row.used is not None and row.busy_ns.partial else "")
+
+
+def _cost(row: Row) -> str:
+    return "" if row.cost is None else f"{row.cost}{MARK if row.cost_partial else ''}"
 
 
 def _notes(report: Report, rows: Iterable[list[str]]) -> Iterator[str]:
@@ -175,13 +167,6 @@ def holding_lines(window: UsageWindow, holdings: Sequence[HoldingRecord], width:
     return [*header(window, count, width), "", *laid_out(columns, rows, width)]
 
 
-def container(subject: PartialRef) -> str:
-    """Return `namespace/pod (container)`, as far as it is known."""
-    pod = subject.pod or f"uid {subject.uid or 'unknown'}"
-    whole = f"{subject.namespace}/{pod}" if subject.namespace else pod
-    return f"{whole} ({subject.container})" if subject.container else whole
-
-
 def _duration(one: HoldingRecord) -> str:
     return f"{span(one.counted_ns + one.gap_ns)}{'+' if one.end_ns is None else ''}"
 
@@ -204,7 +189,7 @@ def _xids(one: HoldingRecord) -> str:
 
 _PERCENT_PPM: Final = 10_000
 _HOLDING: Final[tuple[tuple[Column, Callable[[HoldingRecord], str]], ...]] = (
-    (Column("CONTAINER", name=True, least=24), lambda one: container(one.container.subject)),
+    (Column("CONTAINER", name=True, least=24), lambda one: holder_name(one.container.subject)),
     (Column("DEVICE", name=True, rank=6), lambda one: one.device),
     (Column("START"), lambda one: utc(one.start_ns, "%Y-%m-%d %H:%M:%S")),
     (Column("FOR"), _duration),

@@ -1,9 +1,8 @@
 """Parse and format the times of a report: a time ago, or a date."""
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
 from config.value_types import Duration, FormatError
 
@@ -21,21 +20,16 @@ class MomentError(ValueError):
     """A text is not a valid time; the message has examples."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ago:
-    """A time before now, in nanoseconds."""
+class Moment(NamedTuple):
+    """A time.
+
+    Attributes:
+        ns: nanoseconds of Unix time, or before now.
+        before_now: whether it is a time before now.
+    """
 
     ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class At:
-    """A time, in nanoseconds of Unix time."""
-
-    ns: int
-
-
-Moment: TypeAlias = Ago | At
+    before_now: bool = False
 
 
 def moment(text: str) -> Moment:
@@ -53,12 +47,12 @@ def beginning(text: str) -> Moment:
     Raises:
         MomentError: the text has another format.
     """
-    return At(0) if text == BEGINNING else moment(text)
+    return Moment(0) if text == BEGINNING else moment(text)
 
 
 def since(found: Moment, now_ns: int) -> int:
     """Return a time in nanoseconds of Unix time, at least 0."""
-    return found.ns if isinstance(found, At) else max(now_ns - found.ns, 0)
+    return max(now_ns - found.ns, 0) if found.before_now else found.ns
 
 
 def utc(ns: int, form: str = "%Y-%m-%d %H:%M") -> str:
@@ -73,15 +67,15 @@ def exact(ns: int) -> str:
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}{digits}Z"
 
 
-def _date(text: str) -> At:
+def _date(text: str) -> Moment:
     try:
         found = datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=UTC)
     except ValueError as error:
         raise MomentError(f"there is no such date; {_HINT}") from error
-    return At(max(int(found.timestamp()), 0) * _NS)
+    return Moment(max(int(found.timestamp()), 0) * _NS)
 
 
-def _ago(text: str) -> Ago:
+def _ago(text: str) -> Moment:
     weeks, rest = 0, text
     if match := _WEEKS.fullmatch(text):
         weeks, rest = int(match[1]), match[2]
@@ -90,4 +84,4 @@ def _ago(text: str) -> Ago:
         more = Duration.parse(rest).ns if rest or not weeks else 0
     except FormatError as error:
         raise MomentError(_HINT) from error
-    return Ago(weeks * _WEEK * _NS + more)
+    return Moment(weeks * _WEEK * _NS + more, before_now=True)

@@ -13,7 +13,7 @@ from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.html.component_tables import sinks
 from pipeline.status_page.problems import problems
 from pipeline.status_page.status_document import StatusDocument
-from podgpu.cli.top.body import components
+from podgpu.cli.top.view import components
 from tests.pipeline.status_page.scenes import report_claims, started_node, status, status_input
 from tests.support.nodes import at, gpu, kubelet_claim
 

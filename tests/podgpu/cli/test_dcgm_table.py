@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from podgpu.cli import main
+from podgpu.cli.dcgm_exporter.command import table_row
 from podgpu.cli.dcgm_exporter.option import Support, Type
-from podgpu.cli.dcgm_exporter.option_help import table_row
 from podgpu.cli.dcgm_exporter.option_table import OPTIONS, OWN
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -320,4 +320,4 @@ def test_rows_of_a_document_are_not_computed_for_each_frame() -> None:
         view.frame(Feed(document, 7.0, "refused"), state, 80, 50)
     assert iterations == before
     view.frame(Feed(document), State(folded=True), 80, 24)
-    assert iterations == before + 1
+    assert iterations > before

@@ -4,31 +4,35 @@ from datetime import UTC, datetime
 
 import pytest
 
-from podgpu.cli.usage.time_span import Ago, At, MomentError, beginning, exact, moment, since, utc
+from podgpu.cli.usage.time_span import Moment, MomentError, beginning, exact, moment, since, utc
 
 HOUR = 3600 * 10**9
 DAY = 24 * HOUR
 
 
-def at(*date: int) -> At:
-    return At(int(datetime(*date, tzinfo=UTC).timestamp()) * 10**9)  # type: ignore[misc, arg-type]
+def ago(ns: int) -> Moment:
+    return Moment(ns, before_now=True)
+
+
+def at(*date: int) -> Moment:
+    return Moment(int(datetime(*date, tzinfo=UTC).timestamp()) * 10**9)  # type: ignore[misc, arg-type]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("7d", Ago(7 * DAY)),
-        ("12h", Ago(12 * HOUR)),
-        ("1d12h", Ago(36 * HOUR)),
-        ("1.5h", Ago(HOUR * 3 // 2)),
-        ("30m", Ago(HOUR // 2)),
-        ("2w", Ago(14 * DAY)),
-        ("1w2d", Ago(9 * DAY)),
+        ("7d", ago(7 * DAY)),
+        ("12h", ago(12 * HOUR)),
+        ("1d12h", ago(36 * HOUR)),
+        ("1.5h", ago(HOUR * 3 // 2)),
+        ("30m", ago(HOUR // 2)),
+        ("2w", ago(14 * DAY)),
+        ("1w2d", ago(9 * DAY)),
         ("2027-01-31", at(2027, 1, 31)),
         ("2027-01-31T18:00", at(2027, 1, 31, 18)),
         ("2027-01-31T18:00:05Z", at(2027, 1, 31, 18, 0, 5)),
         ("2027-01-31Z", at(2027, 1, 31)),
-        ("1950-01-01", At(0)),
+        ("1950-01-01", Moment(0)),
     ],
 )
 def test_a_duration_or_a_time_is_read(text: str, expected: object) -> None:
@@ -47,15 +51,15 @@ def test_other_text_is_refused(text: str) -> None:
 
 
 def test_all_is_valid_only_as_a_start() -> None:
-    assert beginning("all") == At(0)
+    assert beginning("all") == Moment(0)
     with pytest.raises(MomentError):
         moment("all")
 
 
 def test_a_duration_is_subtracted_from_now() -> None:
-    assert since(Ago(DAY), 10 * DAY) == 9 * DAY
-    assert since(Ago(DAY), HOUR) == 0
-    assert since(At(5), DAY) == 5
+    assert since(ago(DAY), 10 * DAY) == 9 * DAY
+    assert since(ago(DAY), HOUR) == 0
+    assert since(Moment(5), DAY) == 5
 
 
 @pytest.mark.parametrize(
