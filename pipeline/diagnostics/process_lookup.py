@@ -1,5 +1,6 @@
 """Find which podgpu process of this container holds a file or socket, and how it was started."""
 
+import argparse
 import os
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -12,7 +13,6 @@ from pipeline.files.lock_file import locked_by
 NAMES_OF_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 """File names that stand for standard input."""
 
-_OPTION: Final = "--config"
 _LISTENS: Final = "0A"
 """TCP_LISTEN, as in /proc/net/tcp."""
 
@@ -32,14 +32,13 @@ def owner_of(proc: Path, is_it: Callable[[Path], bool]) -> FileOwner:
         proc: procfs. It shows processes of other containers in the host's PID namespace only.
         is_it: recognises the file or socket by its link in `/proc/PID/fd`; may raise `OSError`.
     """
-    ours, _ = daemon_pids(proc)
     unknown = False
-    for number in ours:
+    for number in daemon_pids(proc)[0]:
         folder = proc / str(number)
         try:
-            if not _same_root(folder, proc / "self"):
-                continue
-            if any(_matches(is_it, each) for each in (folder / "fd").iterdir()):
+            if _same_root(folder, proc / "self") and any(
+                _matches(is_it, each) for each in (folder / "fd").iterdir()
+            ):
                 return FileOwner.OURS
         except OSError:
             unknown = True
@@ -97,8 +96,7 @@ def command_options(command: str, proc: Path) -> tuple[int, list[str]] | None:
     Returns:
         PID of the process and the arguments after the command; None if there is no such process.
     """
-    ours, _ = daemon_pids(proc)
-    for number in ours:
+    for number in daemon_pids(proc)[0]:
         folder = proc / str(number)
         try:
             arguments = command_line(folder)
@@ -135,15 +133,12 @@ def run_config_file(proc: Path) -> tuple[int, Path] | None:
 
 def _config_argument(arguments: Sequence[str]) -> str:
     """Return the file after `-c` or `--config`, as `podgpu run` reads it; the last one counts."""
-    file = ""
-    for at, word in enumerate(arguments):
-        if word in ("-c", _OPTION):
-            file = arguments[at + 1] if at + 1 < len(arguments) else ""
-        elif word.startswith(f"{_OPTION}="):
-            file = word.removeprefix(f"{_OPTION}=")
-        elif word.startswith("-c"):
-            file = word.removeprefix("-c").removeprefix("=")
-    return file
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("-c", "--config", default="")
+    try:
+        return str(parser.parse_known_args(arguments)[0].config)
+    except argparse.ArgumentError:
+        return ""
 
 
 def file_owner(file: Path, proc: Path) -> FileOwner:

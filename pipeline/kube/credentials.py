@@ -125,10 +125,6 @@ class ServiceAccount:
         raise ValueError(f"{name} is empty")
 
 
-class _KnownProblemError(Exception):
-    """An error whose cause is known; the text names the cause and the fix."""
-
-
 class KubeconfigFile:
     """Credentials from a kubeconfig: certificates, a token or its file, or a credential plugin.
 
@@ -158,70 +154,74 @@ class KubeconfigFile:
             TransientError: there are no credentials.
             CodeRefusedError: they come from a credential plugin, which may not run.
         """
+        # Kept for the next time only if everything succeeds.
+        loader, self._loader = self._loader, None
+        access = Access()
         try:
-            _check_file(self._path)
-            stamp = _stamp(self._path)
+            stamp = self._checked_stamp()
             if reload or stamp != self._stamp:
-                self._loader = None
-            access = Access()
+                loader = None
             # Use a separate event loop, in which reading files may block.
             with asyncio.Runner(loop_factory=partial(PluginLoop, allowed=self._plugins)) as runner:
-                runner.run(self._fill(access))
-            self._stamp = stamp
-        except CodeRefusedError:
-            self._loader = None
+                loader = runner.run(self._fill(access, loader))
+        except TransientError:
             raise
-        except _KnownProblemError as error:
-            self._loader = None
-            raise TransientError(f"{self._path}: {error}") from None
         except Exception as error:  # noqa: BLE001 - the library raises many types for a bad file
-            self._loader = None
-            # Without its cause: the library's text may contain secrets, which a traceback shows.
-            raise TransientError(
-                f"{self._path}: {_NONE}: {describe_error(error, self._path)}"
-            ) from None
+            raise self._problem(f"{_NONE}: {describe_error(error, self._path)}") from None
         access.note_files()
+        self._loader, self._stamp = loader, stamp
         return access
 
-    async def _fill(self, access: Access) -> None:
+    def _problem(self, text: str) -> TransientError:
+        """Return an error. Raise it without its cause: the library's text may contain secrets."""
+        return TransientError(f"{self._path}: {text}")
+
+    def _checked_stamp(self) -> tuple[int, int, int]:
+        """Return the state of the file. If it were a pipe, opening it would wait for a writer."""
+        if not stat.S_ISREG(self._path.stat().st_mode):
+            raise self._problem("is not a regular file; give the path of one")
+        return _stamp(self._path)
+
+    async def _fill(self, access: Access, loader: Any) -> Any:
+        """Read the credentials with a loader, if there is one; return the loader."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, PluginLoop)  # noqa: S101 - see above
         limit = asyncio.timeout(_PLUGIN_SECONDS)
         try:
             async with limit:
-                if self._loader is None:
-                    self._loader = await kubeconfig_reader()(
+                if loader is None:
+                    loader = await kubeconfig_reader()(
                         config_file=str(self._path),
                         client_configuration=access,
                         persist_config=False,
                     )
                 else:
-                    await self._loader.load_and_set(access)
-        except TimeoutError as error:
+                    await loader.load_and_set(access)
+        except TimeoutError:
             if not limit.expired():
                 raise
             await loop.kill()
             late = f"did not respond within {_PLUGIN_SECONDS:g} s"
             if not loop.commands:
-                raise _KnownProblemError(
+                raise self._problem(
                     f"{_NONE}: the server that renews tokens {late}; check that it is reachable"
-                ) from error
-            raise _KnownProblemError(
+                ) from None
+            raise self._problem(
                 f"the credential plugin {program(loop.commands[-1])} {late} and was killed; check "
                 "that it runs without user input"
-            ) from error
-        except Exception as error:  # only here the commands that were started are known
+            ) from None
+        except Exception as error:  # noqa: BLE001 - only here the started commands are known
             self._check_refused(loop)
-            raise _KnownProblemError(
-                f"{_NONE}: {describe_error(error, self._path, loop.commands)}"
-            ) from error
+            text = describe_error(error, self._path, loop.commands)
+            raise self._problem(f"{_NONE}: {text}") from None
         # Without the plugin, the library continues and uses a token if there is one.
         self._check_refused(loop)
         if loop.commands and not (access.authorization or access.cert_file):
-            raise _KnownProblemError(
+            raise self._problem(
                 f"{_NONE}: the credential plugin {program(loop.commands[-1])} returned neither a "
                 "token nor a certificate with its key; run it by hand where podgpu runs"
             )
+        return loader
 
     def _check_refused(self, loop: PluginLoop) -> None:
         if loop.refused:
@@ -233,17 +233,6 @@ class KubeconfigFile:
 
 
 Credentials: TypeAlias = ServiceAccount | KubeconfigFile
-
-
-def _check_file(path: Path) -> None:
-    """Check that a path is a file. If it were a pipe, opening it would wait for a writer.
-
-    Raises:
-        OSError: it is not accessible.
-        _KnownProblemError: it is not a file.
-    """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise _KnownProblemError("is not a regular file; give the path of one")
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

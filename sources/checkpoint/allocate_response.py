@@ -2,7 +2,6 @@
 
 import base64
 import re
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -52,15 +51,10 @@ def agrees_with(ids: tuple[RawDeviceId, ...], response: Injection) -> bool:
     requested = {without_replica(raw.text).lower() for raw in ids}
     if response.method != "nodes":
         return requested == {_device(raw).lower() for raw in response.devices}
-    minors = {raw.text for raw in response.devices}
-    # A device node is a whole GPU, so ids of MIG instances are more precise.
-    return all(text.startswith("mig-") for text in requested) or set(_minors(requested)) == minors
-
-
-def _minors(requested: set[str]) -> Iterator[str]:
-    for text in requested:
-        found = _NODE.fullmatch(text)
-        yield found[1] if found is not None else ""
+    if all(text.startswith("mig-") for text in requested):
+        return True  # a device node is a whole GPU, so ids of MIG instances are more precise
+    nodes = [_NODE.fullmatch(text) for text in requested]
+    return {raw.text for raw in response.devices} == {node[1] if node else "" for node in nodes}
 
 
 def _device(raw: RawDeviceId) -> str:

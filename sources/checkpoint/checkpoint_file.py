@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from sources.checkpoint.allocate_response import InvalidResponseError, agrees_wi
 
 _MAX_REPORTED = 3
 
+_Decoded = TypeVar("_Decoded")
 _Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -71,7 +72,8 @@ def read_checkpoint(data: bytes, path: Path, wanted: Callable[[str], bool]) -> F
     complaints: list[str] = []
     held = 0
     for number, piece in enumerate(_pieces(data, path)):
-        entry = _read(piece, path, number)
+        problem = f"{path}: Data.PodDeviceEntries[{number}] has an unknown format"
+        entry = _decode(_entry, piece, problem)
         if not wanted(entry.resource):
             continue
         claim = _claim(entry, path, complaints)
@@ -92,20 +94,18 @@ def read_checkpoint(data: bytes, path: Path, wanted: Callable[[str], bool]) -> F
 def _pieces(data: bytes, path: Path) -> list[msgspec.Raw]:
     if not data.strip():
         raise UnreadableError(f"{path}: is empty")
-    try:
-        # The entries are decoded one by one later, so that other threads can run in between.
-        return _document.decode(data).data.entries or []
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableError(f"{path}: is not a checkpoint of the kubelet: {error}") from None
+    # The entries are decoded one by one later, so that other threads can run in between.
+    document = _decode(_document, data, f"{path}: is not a checkpoint of the kubelet")
+    return document.data.entries or []
 
 
-def _read(piece: msgspec.Raw, path: Path, number: int) -> _Entry:
+def _decode(
+    decoder: msgspec.json.Decoder[_Decoded], data: bytes | msgspec.Raw, problem: str
+) -> _Decoded:
     try:
-        return _entry.decode(piece)
+        return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableError(
-            f"{path}: Data.PodDeviceEntries[{number}] has an unknown format: {error}"
-        ) from None
+        raise UnreadableError(f"{problem}: {error}") from None
 
 
 def _claim(entry: _Entry, path: Path, complaints: list[str]) -> Claim:

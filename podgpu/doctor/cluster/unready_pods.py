@@ -126,7 +126,12 @@ def _waiting_reason(pod: Mapping[str, Any]) -> str:
     status = as_dict(pod.get("status"))
     why = next(_reasons(status), "")
     if not why and status.get("phase") in ("Pending", "Failed"):
-        reason = as_text(status.get("reason")) or as_text(_unscheduled(status))
+        unscheduled = (
+            as_text(each.get("message"))
+            for each in as_dicts(status.get("conditions"))
+            if each.get("type") == "PodScheduled" and each.get("status") == "False"
+        )
+        reason = as_text(status.get("reason")) or next(unscheduled, "")
         why = f"is {as_text(status.get('phase'))} {line(reason, _MAX_MESSAGE)}".rstrip()
     if not why:
         return ""
@@ -168,10 +173,3 @@ def _last_termination(ended: Mapping[str, Any], restarts: int) -> str:
     if restarts:
         parts.append(f"{restarts} restarts")
     return ", ".join(parts)
-
-
-def _unscheduled(status: Mapping[str, Any]) -> object:
-    for condition in as_dicts(status.get("conditions")):
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return condition.get("message")
-    return ""
