@@ -77,8 +77,7 @@ class Converter:
 
     def _scalar(self, shape: Scalar | Choice, node: Node, path: _Path) -> object:
         if not isinstance(node, ScalarNode):
-            noun = "a list" if isinstance(node, ListNode) else "a mapping"
-            return self._problem(path, node, f"expected {wanted(shape)}, found {noun}")
+            return self._problem(path, node, f"expected {wanted(shape)}, found {_described(node)}")
         value = self._value(node, path)
         if value is None:
             return _FAILED
@@ -109,10 +108,9 @@ class Converter:
 
     def _items(self, shape: Items, node: Node, path: _Path) -> object:
         if not isinstance(node, ListNode):
-            found = self._nearest_hint(node)
             single = isinstance(node, ScalarNode) and _SIMPLE.fullmatch(node.text)
             hint = f"write [{single[0]}]" if single else ""
-            return self._problem(path, node, f"expected a list, found {found}", hint)
+            return self._problem(path, node, f"expected a list, found {_described(node)}", hint)
         items = [self.convert(shape.inner, item, (*path, i)) for i, item in enumerate(node.items)]
         if any(item is _FAILED for item in items):
             return _FAILED
@@ -242,14 +240,7 @@ class Converter:
             self._problem((*path, field.key), node, "this key is missing", field.doc)
 
     def _not_a_mapping(self, node: Node, path: _Path, hint: str = "") -> _Failed:
-        return self._problem(
-            path, node, f"expected a mapping, found {self._nearest_hint(node)}", hint
-        )
-
-    def _nearest_hint(self, node: Node) -> str:
-        if isinstance(node, ScalarNode):
-            return Value(node.text, node.plain, node.text).describe()
-        return "a list" if isinstance(node, ListNode) else "a mapping"
+        return self._problem(path, node, f"expected a mapping, found {_described(node)}", hint)
 
     def _within(self, limits: Limits, value: object, node: Node, path: _Path, noun: str) -> object:
         result = value
@@ -282,3 +273,10 @@ def _deepest(node: Node, steps: tuple[str, ...]) -> Node:
             break
         node = node.entries[step].value
     return node
+
+
+def _described(node: Node) -> str:
+    """Return a description of a value that has the wrong type, for a message."""
+    if isinstance(node, ScalarNode):
+        return Value(node.text, node.plain, node.text).describe()
+    return "a list" if isinstance(node, ListNode) else "a mapping"

@@ -5,6 +5,7 @@ drops duplicate keys, and lets aliases multiply.
 """
 
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import yaml
@@ -53,15 +54,13 @@ def compose(text: str) -> tuple[Node | None, list[Problem]]:
     return composer.root, composer.problems
 
 
+@dataclass(slots=True)
 class _Frame:
     """A collection that is not complete yet."""
 
-    __slots__ = ("anchor", "key", "node")
-
-    def __init__(self, node: ListNode | MapNode, anchor: str | None) -> None:
-        self.node = node
-        self.anchor = anchor
-        self.key: ScalarNode | None = None
+    node: ListNode | MapNode
+    anchor: str | None
+    key: ScalarNode | None = None
 
 
 class _Composer:

@@ -2,9 +2,8 @@
 
 from pipeline.fields.catalogue import CATALOGUE, by_name, called
 from pipeline.fields.field import Field, Group, Tier
-from pipeline.fields.field_plan import FieldPlan, LabelRow, Row, in_group
+from pipeline.fields.field_plan import FieldPlan, LabelRow, Row, all_words, chosen, in_group
 from pipeline.fields.label_fields import LABELS
-from pipeline.fields.selection import all_words, chosen
 
 __all__ = [
     "CATALOGUE",

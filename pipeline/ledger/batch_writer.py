@@ -66,13 +66,16 @@ UPDATE containers SET owner_kind = ?, owner_name = ?, labels = ?, labels_cut = ?
 class Store:
     """Writes batches to the ledger file, each in one transaction.
 
-    Args:
+    Attributes:
         connection: connection to a file with the ledger's tables; no transaction is open.
+
+    Args:
+        connection: the connection.
         boot: id of the boot whose monotonic clock the accounts use; empty if unknown.
     """
 
     def __init__(self, connection: sqlite3.Connection, boot: str = "") -> None:
-        self._connection = connection
+        self.connection = connection
         self._boot = boot
         self._devices: dict[str, int] = {}
         self._containers: dict[PartialRef, int] = {}
@@ -85,8 +88,8 @@ class Store:
         """
         query = "SELECT ifnull(max(value), '') FROM meta WHERE key = 'last'"
         try:
-            with transaction(self._connection):
-                (last,) = self._connection.execute(query).fetchone()
+            with transaction(self.connection):
+                (last,) = self.connection.execute(query).fetchone()
                 if last != batch.token:
                     self._put(batch)
         except BaseException:
@@ -99,7 +102,7 @@ class Store:
         self._containers.clear()
 
     def _put(self, batch: Batch) -> None:
-        run = self._connection.execute
+        run = self.connection.execute
         for device in batch.devices.values():
             profile = device.mig.profile if device.mig is not None else ""
             names = device.uuid, device.model, profile, device.gpu_uuid
@@ -139,7 +142,7 @@ class Store:
             self._containers.clear()
 
     def _many(self, statement: str, rows: Iterable[_Row]) -> None:
-        self._connection.executemany(statement, map(_clamped, rows))
+        self.connection.executemany(statement, map(_clamped, rows))
 
     def _holding(self, row: HoldingRow) -> _Row:
         one = row.holding
@@ -167,7 +170,7 @@ class Store:
     def _device(self, uuid: str) -> int:
         known = self._devices.get(uuid)
         if known is None:
-            run, text = self._connection.execute, utf8(uuid)
+            run, text = self.connection.execute, utf8(uuid)
             run(_NEW_DEVICE, (text,))
             (known,) = run("SELECT id FROM devices WHERE uuid = ?", (text,)).fetchone()
             self._devices[uuid] = known
@@ -178,7 +181,7 @@ class Store:
             return UNATTRIBUTED_ID
         known = self._containers.get(subject)
         if known is None:
-            run = self._connection.execute
+            run = self.connection.execute
             names = subject.uid, subject.namespace, subject.pod, subject.container
             texts = [utf8(name) for name in names]
             run(_NEW_CONTAINER, texts)

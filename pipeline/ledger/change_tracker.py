@@ -4,12 +4,11 @@ The tracker keeps the last state of each account. A snapshot that is skipped los
 the totals of the next one include it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from secrets import token_hex
 from typing import Final
 
-from pipeline.ledger.hour_split import MOST_HOURS, split_by_hour
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.ledger.usage_delta import Amounts, UsageDelta, usage_delta
 from pipeline.ledger.write_batch import Batch, HoldingRow
@@ -34,10 +33,44 @@ _ORPHANED_NS: Final = 600 * NS
 
 _ADJOIN_NS: Final = 1_000_000
 
+MOST_HOURS: Final = 400 * 24
+"""Maximum number of hours for an interval. A longer interval means that a clock was wrong, and
+writing years of hours would block everything else."""
+
 _MAX_GAP_NS: Final = MOST_HOURS * HOUR_NS
 """Maximum length of a recorded gap."""
 
 NO_AMOUNTS: Final[Mapping[PartialRef | None, Amounts]] = {None: (0, None, None)}
+
+
+def split_by_hour(
+    end_ns: int, time_ns: int, amounts: Sequence[int]
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the part of each amount for each hour, the earliest hour first.
+
+    Each amount is split by time. Parts are rounded down and the last hour gets the rest, so no part
+    is negative and the parts sum to the amount. An interval that ends on the hour belongs to the
+    hour before; one without length belongs to the hour of its end. Time before the last
+    `MOST_HOURS` counts in the first of these hours.
+
+    Args:
+        end_ns: the end of the interval, in nanoseconds of Unix time.
+        time_ns: its length, 0 or more.
+        amounts: each 0 or more.
+
+    Yields:
+        The number of the hour, and one part for each amount.
+    """
+    last = (end_ns - 1) // HOUR_NS
+    start_ns = end_ns - time_ns
+    first = max(min(start_ns // HOUR_NS, last), last - MOST_HOURS)
+    before = [0] * len(amounts)
+    for hour in range(first, last):
+        passed = (hour + 1) * HOUR_NS - start_ns
+        until = [amount * passed // time_ns for amount in amounts]
+        yield hour, tuple([now - then for now, then in zip(until, before, strict=True)])
+        before = until
+    yield last, tuple([amount - then for amount, then in zip(amounts, before, strict=True)])
 
 
 class LedgerAccumulator:

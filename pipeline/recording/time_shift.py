@@ -1,7 +1,6 @@
 """Conversion of the times in a recorded event."""
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from typing import Any, Final, TypeVar, cast
 
 from pipeline.model import Instant
@@ -35,21 +34,15 @@ def _shift(value: Any, move: Move, stretch: Stretch) -> Any:
         return value
     if kind is Instant:
         return move(value)
-    if isinstance(value, tuple):
-        names = getattr(kind, "_fields", None)
-        if names is None:
-            return tuple([_shift(item, move, stretch) for item in value])
+    names = getattr(kind, "_fields", None) or getattr(kind, "__dataclass_fields__", ())
+    if names:
+        items = [(name, getattr(value, name)) for name in names]
         return kind(
             *[
                 stretch(item) if name == _VALIDITY_FIELD else _shift(item, move, stretch)
-                for name, item in zip(names, value, strict=True)
+                for name, item in items
             ]
         )
-    if is_dataclass(value):
-        return kind(
-            **{
-                name: stretch(item) if name == _VALIDITY_FIELD else _shift(item, move, stretch)
-                for name, item in [(f.name, getattr(value, f.name)) for f in fields(value)]
-            }
-        )
+    if isinstance(value, tuple):
+        return tuple([_shift(item, move, stretch) for item in value])
     return value

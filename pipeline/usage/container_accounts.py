@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 from pipeline.model import NS, ContainerUsage, Instant, PartialRef, PodInfo
-from pipeline.usage.account_ids import Ids
 from pipeline.usage.ended_holdings import NEVER
 from pipeline.usage.holding import HoldingAccount, sorted_xids, start_holding
 from pipeline.usage.interval_samples import ContainerName
@@ -15,6 +15,22 @@ MAX_CONTAINERS: Final = 256
 
 RETENTION_NS: Final = 300 * NS
 """How long the account of an ended container is kept, so that a scrape gets its last value."""
+
+
+class Ids:
+    """Generates unique ids for accounts, containers and holdings.
+
+    Args:
+        run: identifies this run of podgpu among all runs that write to the same ledger.
+    """
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._numbers = count(1)
+
+    def __call__(self) -> str:
+        """Return the next id."""
+        return f"{self._run}-{next(self._numbers)}"
 
 
 @dataclass(slots=True, eq=False)

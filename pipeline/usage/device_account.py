@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pipeline.model import NS, DeviceUsage, DeviceUse, Instant
-from pipeline.usage.account_ids import Ids
+from pipeline.usage.container_accounts import Ids
 from pipeline.usage.device_totals import UsageTotals
 from pipeline.usage.ended_holdings import NEVER, EndedHoldings
 from pipeline.usage.energy_meter import EnergyMeter

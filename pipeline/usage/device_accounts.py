@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from pipeline.model import Attribution, DeviceUsage, DeviceUse, Instant, PodInfo, Usage
-from pipeline.usage.account_ids import Ids
-from pipeline.usage.container_accounts import RETENTION_NS
+from pipeline.usage.container_accounts import RETENTION_NS, Ids
 from pipeline.usage.device_account import DeviceAccount
 from pipeline.usage.ended_holdings import NEVER, EndedHoldings
 from pipeline.usage.holder_timeline import holder_shares

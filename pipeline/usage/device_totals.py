@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from pipeline.model import DeviceUsage, Instant
-from pipeline.usage.account_ids import Ids
-from pipeline.usage.container_accounts import ContainerAccount, ContainerAccounts
+from pipeline.usage.container_accounts import ContainerAccount, ContainerAccounts, Ids
 from pipeline.usage.holder_timeline import HolderSpan
 from pipeline.usage.holding import HoldingAccount, split_among_holdings
 from pipeline.usage.interval_samples import ContainerName, IntervalUsage

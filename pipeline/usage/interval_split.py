@@ -112,11 +112,12 @@ def split_memory(
         listed: whether these are all processes. If they cannot be listed, all memory except the
             driver's is attributed to `sole_holder`.
     """
-    if not listed and sole_holder is not None and not any(one.is_running for one in processes):
-        if used is None:
-            return Memory(None, None, None, {sole_holder: None}, no_others=False)
+    if used is not None:
         used = max(used, 0)
         reserved = min(max(reserved or 0, 0), used)
+    if not listed and sole_holder is not None and not any(one.is_running for one in processes):
+        if used is None or reserved is None:
+            return Memory(None, None, None, {sole_holder: None}, no_others=False)
         return Memory(used, reserved, 0, {sole_holder: used - reserved}, no_others=False)
     known: Parts = {}
     hidden: set[ContainerName] = set()
@@ -135,19 +136,12 @@ def split_memory(
     for container in hidden:
         others += known.pop(container, 0)
     unknown: dict[ContainerName, int | None] = dict.fromkeys(hidden)
-    if used is None:
+    if used is None or reserved is None:
         return Memory(None, None, None, {**known, **unknown}, complete)
-    used = max(used, 0)
-    reserved = min(max(reserved or 0, 0), used)
     left = used - reserved
-    of_containers = sum(known.values())
-    if of_containers + others > left:
-        # Both are read at different times: memory that was freed in between is in one of them.
-        order = sorted(known)
-        fitted = apportion(left, [*(known[one] for one in order), others])
-        known = dict(zip(order, fitted[:-1], strict=True))
-        of_containers = left - fitted[-1]
-    return Memory(used, reserved, left - of_containers, {**known, **unknown}, complete)
+    # Both are read at different times: memory that was freed in between is in one of them.
+    known = _fitted(known, others, left)
+    return Memory(used, reserved, left - sum(known.values()), {**known, **unknown}, complete)
 
 
 def split_busy(
@@ -192,11 +186,17 @@ def split_busy(
         if len(owners) == 1 and (only := next(iter(owners))) is not None:
             return Busy({only: total}, 0, no_others=True)
         return Busy({}, total, no_others=listed and not total)
-    if sum(parts.values()) + others > total:
-        order = sorted(parts)
-        fitted = apportion(total, [*(parts[one] for one in order), others])
-        parts = dict(zip(order, fitted[:-1], strict=True))
+    parts = _fitted(parts, others, total)
     return Busy(parts, total - sum(parts.values()), complete)
+
+
+def _fitted(parts: Parts, others: int, total: int) -> Parts:
+    """Return the parts, scaled down if they and other amounts sum to more than the total."""
+    if sum(parts.values()) + others <= total:
+        return parts
+    order = sorted(parts)
+    fitted = apportion(total, [*(parts[one] for one in order), others])
+    return dict(zip(order, fitted[:-1], strict=True))
 
 
 def split_busy_with_mps(

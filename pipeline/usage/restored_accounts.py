@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from pipeline.model import NS, ContainerUsage, DeviceUsage, Holding, Instant, PartialRef
-from pipeline.usage.account_ids import Ids
-from pipeline.usage.container_accounts import ContainerAccount
+from pipeline.usage.container_accounts import ContainerAccount, Ids
 from pipeline.usage.device_totals import UsageTotals
 from pipeline.usage.ended_holdings import NEVER, EndedHoldings
 from pipeline.usage.holding import MAX_XID_CODES, HoldingAccount, start_holding

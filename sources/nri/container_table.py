@@ -4,15 +4,16 @@ Neither side waits for the other. Changes that the event loop has not taken are 
 only the newest of each. All tables are limited in size.
 """
 
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from pipeline.model import Instant, RunningContainer
+from pipeline.allocations.device_injection import Injection, InjectionMethod
+from pipeline.model import Claim, Evidence, Instant, Origin, PartialRef, RunningContainer
 from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES
-from sources.nri.container_claims import claims, subject_of
-from sources.nri.container_parser import STOPPED, Container
+from sources.nri.container_parser import STOPPED, Container, if_plausible
 from sources.nri.errors import ConnectionLostError
 from sources.nri.pod_parser import Pod
 from sources.nri.text_limits import plausible
@@ -27,6 +28,42 @@ reported before its start."""
 
 _MAX_WARNINGS: Final = 1024
 """How many keys of warnings are remembered. After that, the oldest may be logged again."""
+
+_ORIGINS: Final[dict[InjectionMethod, Origin]] = {
+    "cdi": Origin(Evidence.RUNTIME_CDI, "CDI names"),
+    "mounts": Origin(Evidence.RUNTIME_ENV, "mounts of nvidia-container-devices"),
+    "env": Origin(Evidence.RUNTIME_ENV, "NVIDIA_VISIBLE_DEVICES"),
+    "nodes": Origin(Evidence.RUNTIME_NODES, "device nodes"),
+}
+
+
+def subject_of(pod: Pod, container: Container) -> PartialRef:
+    """Return the full name of a container."""
+    namespace = sys.intern(pod.namespace)
+    return PartialRef(namespace, pod.name, sys.intern(container.name), pod.uid, container.id)
+
+
+def claims(
+    pod: Pod, container: Container, subject: PartialRef, since: Instant | None
+) -> tuple[Claim, ...]:
+    """Return claims for the GPUs that a container was given or requests by name.
+
+    The pod's own annotations are ignored, because the runtime does not report what a pod requests.
+    CRI-O copies them to the containers of the pod.
+    """
+    by_name = container.gpus_by_name
+    cdi_ids = list(by_name.devices) if by_name is not None and by_name.method == "cdi" else []
+    for key, devices in container.gpus_by_annotation:
+        if key not in pod.annotated:
+            cdi_ids += devices
+    if cdi_ids:
+        by_name = if_plausible(Injection("cdi", tuple(dict.fromkeys(cdi_ids))))
+    by_node = None if pod.sees_all else container.gpus_by_node
+    return tuple(
+        Claim(subject, injection.devices, None, since, _ORIGINS[injection.method])
+        for injection in (by_name, by_node)
+        if injection is not None
+    )
 
 
 class ContainerChanges(NamedTuple):

@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from config.value_types import Duration
 from pipeline.base.clock import WallTimes
 from pipeline.base.errors import TransientError
 from pipeline.component.accepted_annotations import AcceptedAnnotations
 from pipeline.component.contracts import SourceContext
+from pipeline.model import (
+    ContainersReplaced,
+    ContainerStarted,
+    ContainerStopped,
+    RunningContainer,
+)
 from sources.nri.connection import Connection
-from sources.nri.container_table import ContainerTable
-from sources.nri.event_builder import EventEmitter
+from sources.nri.container_table import ContainerChanges, ContainerTable
 from sources.nri.koordinator_injection import koordinator_adjustment
 from sources.nri.options import Options
 from sources.nri.plugin import Identity, Plugin, Send
@@ -21,11 +27,74 @@ from sources.nri.watchdog import Watchdog
 _CONFIRM_SECONDS: Final = 30.0
 """Seconds between two confirmations of the containers."""
 
-_MAX_IN_A_ROW: Final = 3
-_FIRST_SECONDS: Final = 300.0
-_MAX_SECONDS: Final = 3600.0
+_MAX_LOSSES: Final = 3
+_FIRST_PAUSE: Final = 300.0
+_MAX_PAUSE: Final = 3600.0
+"""Seconds without a connection after so many losses in a row."""
+
 _MOMENTS: Final = "moments"
 _LOSSES: Final = "losses"
+
+
+class EventEmitter:
+    """Emits the changes of one connection as events.
+
+    Attributes:
+        due: whether the full list has to be emitted again as a confirmation.
+
+    Args:
+        ctx: the source's context.
+        max_age: how long the emitted events stay valid.
+    """
+
+    def __init__(self, ctx: SourceContext, max_age: Duration) -> None:
+        self.due = False
+        self._ctx = ctx
+        self._max_age = max_age
+        self._running: dict[str, RunningContainer] | None = None
+        self._full_list: tuple[RunningContainer, ...] | None = None
+
+    async def emit(self, changes: ContainerChanges, runtime: str) -> None:
+        """Log the warnings and emit the changes, in their order.
+
+        Args:
+            changes: the changes.
+            runtime: name and version of the runtime.
+        """
+        for text in changes.warnings:
+            self._ctx.log.warning("%s", text)
+        if changes.full_list is not None:
+            self._running = {one.subject.container_id: one for one in changes.full_list}
+            self._full_list = changes.full_list
+            self._ctx.log.info(
+                "connected to %s; it runs %d containers",
+                runtime,
+                len(changes.full_list),
+            )
+            self.due = True
+        if self.due:
+            await self._confirm()
+        for key, container in changes.changes.items():
+            await self._change(key, container)
+
+    async def _change(self, key: str, container: RunningContainer | None) -> None:
+        if self._running is None:  # there are no changes before the full list
+            return
+        self._full_list = None
+        if container is None:
+            self._running.pop(key, None)
+            await self._ctx.emit(ContainerStopped(key))
+        else:
+            self._running[key] = container
+            await self._ctx.emit(ContainerStarted(container))
+
+    async def _confirm(self) -> None:
+        self.due = False
+        if self._running is None:
+            return
+        if self._full_list is None:
+            self._full_list = tuple(self._running.values())
+        await self._ctx.emit(ContainersReplaced(self._full_list, self._max_age.ns))
 
 
 @dataclass(slots=True)
@@ -41,8 +110,8 @@ class ReconnectBackoff:
     def record_loss(self) -> float | None:
         """Count a loss; return the seconds to wait before reconnecting, None for the default."""
         self.count += 1
-        beyond = self.count - _MAX_IN_A_ROW
-        return min(_FIRST_SECONDS * 2 ** min(beyond, 10), _MAX_SECONDS) if beyond >= 0 else None
+        beyond = self.count - _MAX_LOSSES
+        return min(_FIRST_PAUSE * 2 ** min(beyond, 10), _MAX_PAUSE) if beyond >= 0 else None
 
     def reset(self) -> None:
         """Reset the count after a successful synchronization."""

@@ -9,8 +9,7 @@ from pipeline.component.contracts import SourceContext
 from pipeline.model import NS, Instant, TotalsRestored
 from pipeline.recording import Header, RecordingError, RecordingReader
 from sources.replay.options import DEMO, Options
-from sources.replay.recording_pass import ReplayPass
-from sources.replay.time_mapping import Timeline
+from sources.replay.recording_pass import ReplayPass, Timeline
 
 _DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
 _KIND = "replay"

@@ -8,7 +8,6 @@ from fractions import Fraction
 from math import floor
 from typing import Final
 
-from pipeline.ledger.reports.sums import sum_known
 from pipeline.model.usage_window import UsageRow
 
 DIGITS: Final = 2
@@ -21,6 +20,28 @@ _INSTANCE: Final = "MIG-"
 _PROFILE: Final = re.compile(r"(?<![0-9A-Za-z.])([1-9][0-9]?)(?:c\.[1-9][0-9]?)?g\.[0-9]")
 _FOUR: Final = re.compile(r"\bA30\b|\bRTX PRO 6000\b")
 _SLICES: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The sum of amounts, as far as it is known.
+
+    Attributes:
+        known: the sum of the known amounts; None if none is known.
+        partial: whether an amount is unknown and missing in the sum.
+    """
+
+    known: int | None = None
+    partial: bool = False
+
+
+def sum_known(values: Iterable[int | None]) -> Sum:
+    """Return the sum of the known values; 0 if there are no values at all."""
+    rows = list(values)
+    known = [value for value in rows if value is not None]
+    if rows and not known:
+        return Sum()
+    return Sum(sum(known), len(known) < len(rows))
 
 
 @dataclass(frozen=True, slots=True)

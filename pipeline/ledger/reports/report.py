@@ -6,9 +6,16 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final, NamedTuple, Self
 
-from pipeline.ledger.reports.costs import Cost, Prices, cost, gpu_fraction, round_to_total
+from pipeline.ledger.reports.costs import (
+    Cost,
+    Prices,
+    Sum,
+    cost,
+    gpu_fraction,
+    round_to_total,
+    sum_known,
+)
 from pipeline.ledger.reports.groups import GroupBy, GroupKey, group_usage
-from pipeline.ledger.reports.sums import Sum, sum_known
 from pipeline.model.usage_window import DeviceTotal, UsageRow, UsageWindow
 
 

@@ -148,8 +148,8 @@ def test_r4_a_header_that_is_damaged_while_podgpu_runs_loses_nothing(
         file.open()
         file.put(example_batch())
         if not logged:
-            assert file._connection is not None
-            file._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            assert file._store is not None
+            file._store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         with path.open("r+b") as damaged:
             damaged.seek(offset)
             (byte,) = damaged.read(1)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ledger.hour_split import MOST_HOURS, split_by_hour
+from pipeline.ledger.change_tracker import MOST_HOURS, split_by_hour
 from pipeline.ledger.schema import HOUR_NS
 
 MINUTE = HOUR_NS // 60

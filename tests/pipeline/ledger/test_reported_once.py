@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.ledger.account_state import to_current_clock
 from pipeline.model import NS, Holding
-from pipeline.usage.account_ids import Ids
+from pipeline.usage.container_accounts import Ids
 from pipeline.usage.ended_holdings import EndedHoldings
 from pipeline.usage.restored_accounts import PENDING_NS, PendingRestores
 from tests.pipeline.ledger.open_ledger import OpenLedger, Snapshots

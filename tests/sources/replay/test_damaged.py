@@ -60,9 +60,8 @@ from pipeline.runtime.runtime import Runtime
 from sinks.jsonl.line_encoder import LineEncoder
 from sinks.otlp.encoding.encoder import Encoder
 from sources.replay.options import Options
-from sources.replay.recording_pass import ReplayPass
+from sources.replay.recording_pass import ReplayPass, Timeline
 from sources.replay.source import ReplaySource
-from sources.replay.time_mapping import Timeline
 from tests.e2e.processes import free_ports
 from tests.podgpu.cli.topology_command import run
 from tests.support.contexts import FakeSourceContext, LoopClock
