@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from http.client import responses
 from typing import Final
 
 import orjson
@@ -76,7 +77,9 @@ def status_error(status: Mapping[str, object], code: int = 0) -> ApiError:
     code = code or as_int(status.get("code")) or 0
     reason = line(as_text(status.get("reason")), 60)
     seconds = as_int(as_dict(status.get("details")).get("retryAfterSeconds"))
-    parts = [word for word in (str(code) if code else "", reason or _phrase(code)) if word]
+    parts = [
+        word for word in (str(code) if code else "", reason or responses.get(code, "")) if word
+    ]
     message = line(as_text(status.get("message")))
     summary = " ".join(parts) or "an error without a code"
     return ApiError(
@@ -100,13 +103,6 @@ def _is_denial_text(message: str) -> bool:
     # Webhooks choose any status, and policies any reason; only the server's text is constant.
     webhook = "admission webhook" in message and "denied the request" in message
     return webhook or "denied request" in message
-
-
-def _phrase(code: int) -> str:
-    try:
-        return HTTPStatus(code).phrase
-    except ValueError:
-        return ""
 
 
 def _forbidden(request: Request, error: ApiError) -> str:

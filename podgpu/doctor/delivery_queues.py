@@ -1,7 +1,12 @@
-"""Check `queue.folder`: whether the folder of each sink's queue is writable and persistent."""
+"""Check the queue of each sink.
+
+`queue.folder`: whether its folder is writable and persistent. `queue.rate`: whether the sink can
+send the queue after an outage within `max_rate`.
+"""
 
 import contextlib
 import os
+import re
 import uuid
 from functools import partial
 from pathlib import Path
@@ -9,14 +14,17 @@ from typing import Final
 
 from config.schema import Config
 from config.value_types import ByteSize
+from pipeline.base.safe_text import line
 from pipeline.component.findings import Finding
 from pipeline.delivery.options import QueueOptions
+from pipeline.delivery.production_rate import format_bytes
 from pipeline.delivery.queue.disk.folder import CURSOR, LOCK, segment_name, segment_numbers
 from pipeline.diagnostics.check_runner import Examination
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.file_permissions import inaccessible, not_replaceable_reason
 from pipeline.diagnostics.mounts import file_system
 from pipeline.diagnostics.path_access import access_fix, access_problem
+from pipeline.diagnostics.port_owner import PortOwner
 from pipeline.diagnostics.process_lookup import lock_owner
 from podgpu.doctor.checks import CHECKS
 
@@ -30,9 +38,16 @@ _FIX: Final = (
     "mount a folder of the node's disk (hostPath) that podgpu's user may write to, and set "
     "queue.path to it"
 )
+_RATE: Final = re.compile(
+    rb'^podgpu_sink_produced_bytes_per_second\{sink="([^"\n]*)"\} (\S+)$', re.MULTILINE
+)
+_RATE_FIX: Final = (
+    "raise queue.max_rate (0B for no limit), or let podgpu produce less: longer intervals of the "
+    "sources, a shorter list of metrics"
+)
 
 
-def queues(config: Config) -> dict[str, QueueOptions]:
+def _queues(config: Config) -> dict[str, QueueOptions]:
     """Return the options of each queue, by the name of its sink."""
     found = {name: getattr(sink.options, "queue", None) for name, sink in config.sinks.items()}
     return {name: each for name, each in found.items() if isinstance(each, QueueOptions)}
@@ -42,7 +57,7 @@ def examinations(config: Config, ctx: DoctorContext) -> list[Examination]:
     """Return an examination for each sink with a queue."""
     return [
         Examination(f"sink {name}", partial(_examine, options, ctx), component=True)
-        for name, options in queues(config).items()
+        for name, options in _queues(config).items()
     ]
 
 
@@ -128,3 +143,39 @@ def _write_problem(folder: Path) -> str:
         with contextlib.suppress(OSError):
             probe.unlink()
     return ""
+
+
+def check_rates(subject: str, owner: PortOwner, config: Config) -> list[Finding]:
+    """Run the check `queue.rate` for each sink with a queue.
+
+    Args:
+        subject: the address where podgpu responds.
+        owner: the podgpu that responds there.
+        config: has the `queue.max_rate` of the sinks.
+    """
+    rates = {
+        name.decode("utf-8", "replace"): float(rate) for name, rate in _RATE.findall(owner.metrics)
+    }
+    return [
+        _check_rate(f"{subject}/metrics", line(name), options.max_rate, rates.get(name))
+        for name, options in _queues(config).items()
+    ]
+
+
+def _check_rate(subject: str, name: str, most: ByteSize, rate: float | None) -> Finding:
+    check = CHECKS["queue.rate"]
+    if not most:
+        return check.ok(subject, f"sink {name} has no queue.max_rate")
+    if rate is None:
+        return check.skip(
+            subject,
+            f"the data rate of sink {name} is unknown: it is measured after the first minute, or a "
+            "password is required",
+        )
+    rates = f"sink {name} produces {format_bytes(round(rate))}/s, and queue.max_rate is {most}/s"
+    if rate * 2 <= most:
+        return check.ok(subject, rates)
+    effect = "sending the queue takes longer than the outage lasted"
+    if rate >= most:
+        effect = "after an outage the queue never shrinks, and overflows"
+    return check.warning(subject, f"{rates}: {effect}", _RATE_FIX)

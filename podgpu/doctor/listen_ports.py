@@ -15,7 +15,7 @@ from pipeline.host.listen_sockets import bind, reason
 from pipeline.model import NS
 from podgpu.doctor.checks import CHECKS
 from podgpu.doctor.daemon_status import check_daemon
-from podgpu.doctor.queue_rate import check_rates
+from podgpu.doctor.delivery_queues import check_rates
 from podgpu.doctor.web_config import identity_if_mutual_tls
 
 _ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "localhost"}  # noqa: S104 - a key, not listened on

@@ -29,14 +29,12 @@ class ServerIdentity:
     Attributes:
         certificate: DER.
         requires_client_certificate: whether clients must present a certificate too.
-        not_before: start of validity, in seconds since the epoch; None if unknown.
-        not_after: end of validity, likewise.
+        validity: its start and end, in seconds since the epoch; None if unknown.
     """
 
     certificate: bytes
     requires_client_certificate: bool
-    not_before: float | None
-    not_after: float | None
+    validity: tuple[float, float] | None
 
 
 async def examine(ctx: DoctorContext) -> list[Finding]:
@@ -58,19 +56,17 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
 
 def _validity(identity: ServerIdentity, subject: str, now: float) -> Finding:
     check = CHECKS["http.web_config"]
-    if identity.not_before is None or identity.not_after is None:
+    if identity.validity is None:
         return check.ok(subject, "valid; the validity period of its certificate is unknown")
-    if now > identity.not_after:
-        age = span(now - identity.not_after)
-        observed = f"its certificate has expired {age} ago: clients refuse it"
+    begins, ends = identity.validity
+    if now > ends:
+        observed = f"its certificate has expired {span(now - ends)} ago: clients refuse it"
         return check.failure(subject, observed, _RENEW_FIX)
-    if now < identity.not_before:
-        wait = span(identity.not_before - now)
+    if now < begins:
+        wait = span(begins - now)
         observed = f"its certificate becomes valid in {wait}: until then clients refuse it"
         return check.failure(subject, observed, f"check the node's clock; {_RENEW_FIX}")
-    return check.ok(
-        subject, f"valid; its certificate is valid for {span(identity.not_after - now)}"
-    )
+    return check.ok(subject, f"valid; its certificate is valid for {span(ends - now)}")
 
 
 def identity_if_mutual_tls(config: Config) -> ServerIdentity | None:
@@ -110,11 +106,10 @@ def read_identity(path: Path) -> ServerIdentity | None:
         fields = _handshake_in_memory(context, _client(certificate)).getpeercert() or {}
     except ssl.SSLError:  # not a server certificate, for example one for clients
         fields = {}
-    dates = [fields.get("notBefore"), fields.get("notAfter")]
-    begins, ends = (
-        ssl.cert_time_to_seconds(each) if isinstance(each, str) else None for each in dates
-    )
-    return ServerIdentity(certificate, wants, begins, ends)
+    validity, dates = None, (fields.get("notBefore"), fields.get("notAfter"))
+    if isinstance(dates[0], str) and isinstance(dates[1], str):
+        validity = ssl.cert_time_to_seconds(dates[0]), ssl.cert_time_to_seconds(dates[1])
+    return ServerIdentity(certificate, wants, validity)
 
 
 def _client(trusted: bytes = b"") -> ssl.SSLContext:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeline.kube.json_access import as_dict, as_dicts, as_text
+from pipeline.kube.json_access import as_dict, as_dicts, as_text, controller_of
 from pipeline.model import Claim, Pod, PodInfo
 from sources.pods.allocations import AnnotationProblem, PodFacts, allocations, reserved, shared
 from sources.pods.allocations.kai import groups
@@ -15,12 +15,12 @@ from sources.pods.label_filter import LabelFilter
 from sources.pods.options import Options
 from sources.pods.resource_claims import claims_of
 from sources.pods.timestamps import Timestamps
-from sources.pods.workload_owner import workload_of
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 """Annotation that the kubelet sets on the mirror pod of a static pod: the UID by which the kubelet
 knows the pod. It cannot be added to an existing pod. `config.hash` is not only on mirror pods."""
 
+_TEMPLATE_HASH: Final = "pod-template-hash"
 _NATIVE: Final = "kubernetes.io/"
 
 
@@ -112,7 +112,7 @@ class PodMapper:
             self._report(
                 PodOmissions(uid, f"{namespace}/{name}", dropped_labels + dropped, complaints)
             )
-        kind, workload = workload_of(metadata)
+        kind, workload = _workload(metadata)
         return Pod(
             PodInfo(
                 uid,
@@ -168,3 +168,20 @@ def requested_resources(spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:
             name: str(amount) for name, amount in amounts.items() if isinstance(amount, str | int)
         }
     return found
+
+
+def _workload(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    """Return kind and name of a pod's workload; empty texts without one.
+
+    A pod names only its direct owner. A Deployment is derived from the ReplicaSet's name, which is
+    the Deployment's name and a hash that the pod has as a label. A Job of a CronJob cannot be
+    distinguished from another Job. The Node, which owns mirror pods, is not a workload.
+    """
+    owner = controller_of(metadata)
+    kind, name = as_text(owner.get("kind")), as_text(owner.get("name"))
+    if kind == "Node":
+        return "", ""
+    template = as_text(as_dict(metadata.get("labels")).get(_TEMPLATE_HASH))
+    if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
+        kind, name = "Deployment", name.removesuffix(f"-{template}")
+    return sys.intern(kind), sys.intern(name)

@@ -70,10 +70,8 @@ def _since(raw: Mapping[str, Any], timestamps: Timestamps) -> Instant | None:
     # missing, the driver increments the pool's generation with each change of the pool.
     if as_int(metadata.get("generation", pool.get("generation"))) in (0, 1):
         return created
-    changes = [
-        timestamps.parse(each.get("time")) for each in as_dicts(metadata.get("managedFields"))
-    ]
-    times = [change for change in changes if change is not None]
+    fields = as_dicts(metadata.get("managedFields"))
+    times = filter(None, (timestamps.parse(each.get("time")) for each in fields))
     # Times are rounded down to seconds, so add one second. A creation time needs no correction,
     # since the device had no other name before.
     last = max(times, default=None)

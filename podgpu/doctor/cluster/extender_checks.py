@@ -110,34 +110,28 @@ async def _check_deployment(api: KubeApi, deployment: Raw) -> list[Finding]:
     try:
         missing = [right for right in RIGHTS if not await is_allowed(api, right, account)]
     except ApiError as error:
-        return [*found, check.skip(place, _unknown_permissions(error, account))]
-    if missing:
-        return [
-            *(
-                check.failure(place, f"{account} may not {each}", each.fix_for(str(account)))
-                for each in missing
-            ),
-            *found,
-        ]
+        why = str(error)
+        if error.status == FORBIDDEN:
+            why = (
+                "the kubeconfig's user may not create subjectaccessreviews, so the permissions of "
+                f"{account} are unknown; run kubectl auth can-i watch nodes --as {account.user}"
+            )
+        return [*found, check.skip(place, why)]
+    refused = [
+        check.failure(place, f"{account} may not {each}", each.fix_for(str(account)))
+        for each in missing
+    ]
+    if refused:
+        return [*refused, *found]
     return found or [check.ok(place, f"ready; {account} may {', '.join(map(str, RIGHTS))}")]
-
-
-def _unknown_permissions(error: ApiError, account: Account) -> str:
-    if error.status != FORBIDDEN:
-        return str(error)
-    return (
-        "the kubeconfig's user may not create subjectaccessreviews, so the permissions of "
-        f"{account} are unknown; run kubectl auth can-i watch nodes --as {account.user}"
-    )
 
 
 def _readiness(deployment: Mapping[str, Any]) -> list[Finding]:
     """Return a finding if not all pods are ready."""
     check, place = CHECKS["cluster.extender"], display_name(deployment)
-    wanted = as_int(as_dict(deployment.get("spec")).get("replicas"))
+    replicas = as_int(as_dict(deployment.get("spec")).get("replicas"))
+    wanted = 1 if replicas is None else replicas
     ready = as_int(as_dict(deployment.get("status")).get("readyReplicas")) or 0
-    if wanted is None:
-        wanted = 1
     if not wanted:
         return [check.warning(place, "wants no pods", "set its replicas to 1 or more")]
     if ready >= wanted:

@@ -127,16 +127,14 @@ def exporter_kind(daemonset: Mapping[str, Any]) -> Kind | None:
     another name, the usual labels decide.
     """
     template = template_of(daemonset)
-    names = [image_name(each) for each in as_dicts(as_dict(template.get("spec")).get("containers"))]
-    if "podgpu" in names:
-        return "podgpu"
-    if _DCGM in names:
-        return _DCGM
+    images = map(image_name, as_dicts(as_dict(template.get("spec")).get("containers")))
     labels = labels_of(daemonset) | labels_of(template)
-    names_in_labels = {labels.get(_NAME, ""), labels.get(_APP, "")}
-    if "podgpu" in names_in_labels:
-        return "podgpu"
-    return _DCGM if names_in_labels & {_DCGM, f"nvidia-{_DCGM}"} else None
+    for names in (set(images), {labels.get(_NAME), labels.get(_APP)}):
+        if "podgpu" in names:
+            return "podgpu"
+        if names & {_DCGM, f"nvidia-{_DCGM}"}:
+            return _DCGM
+    return None
 
 
 def image_name(container: Mapping[str, Any]) -> str:

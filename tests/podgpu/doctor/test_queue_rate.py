@@ -11,7 +11,7 @@ from pipeline.diagnostics.port_owner import PortOwner
 from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.text_format import Format
 from podgpu.doctor import listen_ports
-from podgpu.doctor.queue_rate import check_rates
+from podgpu.doctor.delivery_queues import check_rates
 from tests.podgpu.doctor.support import config, context, is_bad, of, page, serving
 from tests.podgpu.doctor.test_listen_ports import PODGPU_HEADER, listening_on
 

@@ -103,7 +103,7 @@ def test_the_certificate_is_read_with_each_tls_version(
     lines = [f"min_version: {versions[0]}", f"max_version: {versions[1]}"]
     identity = read_identity(config(tmp_path, certificate("server", "localhost"), *lines))
     assert identity is not None
-    assert identity.not_before is not None
+    assert identity.validity is not None
     assert not identity.requires_client_certificate
 
 
