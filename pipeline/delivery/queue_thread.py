@@ -174,11 +174,10 @@ class QueueOpening:
 
 
 def _abandon(thread: Executor, opening: "Future[tuple[Queue, QueueState]]") -> None:
-    thread.submit(_close_late, opening)
-    thread.shutdown(wait=False)
+    """Close a queue that opens after its opening was abandoned."""
 
-
-def _close_late(opening: "Future[tuple[Queue, QueueState]]") -> None:
-    """Close a queue that opened after it was abandoned."""
-    if opening.exception() is None:
+    def close_late() -> None:
         opening.result()[0].close()
+
+    thread.submit(close_late)
+    thread.shutdown(wait=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from config.value_types import ByteSize
 from pipeline.delivery.contract import Totals
 from pipeline.delivery.options import QueueOptions
-from pipeline.delivery.queue.factory import inspect, open_queue
+from pipeline.delivery.queue.factory import open_queue
 from pipeline.model import Instant
 
 
@@ -34,7 +34,6 @@ def kept(folder: Path) -> QueueContent:
         copy = Path(made) / "queue"
         shutil.copytree(folder, copy)
         options = QueueOptions(path=copy, max_size=ByteSize.parse("1GiB"))
-        inspected = inspect(copy)
         queue = open_queue(options, "otlp", lambda: Instant(time.monotonic_ns(), time.time_ns()))
         try:
             records = queue.take(1 << 40)
@@ -44,6 +43,5 @@ def kept(folder: Path) -> QueueContent:
         finally:
             queue.close()
     found = QueueContent(state.totals, points)
-    assert found.totals == inspected.totals, (found, inspected)
     assert found.totals.queued == found.points, found
     return found

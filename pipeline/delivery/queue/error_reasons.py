@@ -18,10 +18,7 @@ CORRUPT: Final = "corrupt"
 REMOVED: Final = "removed"
 """Dropped: another program removed the file."""
 
-LOCKED: Final = "locked"
-
-
-_REASONS: Final = MappingProxyType({**REASONS, errno.ENOENT: "removed", errno.EAGAIN: LOCKED})
+_REASONS: Final = MappingProxyType({**REASONS, errno.ENOENT: "removed", errno.EAGAIN: "locked"})
 
 _RESOURCE_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 

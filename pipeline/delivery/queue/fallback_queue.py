@@ -1,21 +1,23 @@
 """A queue on disk that falls back to memory while the disk can't be written."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+import errno
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pipeline.delivery.contract import SHUTDOWN, QueueState, Record
-from pipeline.delivery.queue.disk.disk_queue import DiskQueue
-from pipeline.delivery.queue.disk.shared_state import DiskShared
-from pipeline.delivery.queue.error_reasons import is_permanent, reason_of
+from pipeline.delivery.queue.disk.record_format import MAX_RECORD_BYTES, RECORD_SIZE, SEGMENT_SIZE
+from pipeline.delivery.queue.disk.record_reader import SegmentMissingError
+from pipeline.delivery.queue.disk.segment_reader import FoundRecord
+from pipeline.delivery.queue.disk.shared_state import DiskShared, InFlightRecord
+from pipeline.delivery.queue.disk.store import Store
+from pipeline.delivery.queue.error_reasons import TOO_LARGE, is_permanent, reason_of
 from pipeline.delivery.queue.memory_queue import MemoryBuffer, check_count, check_nothing_taken
-from pipeline.model import Instant
+from pipeline.model import NS
 
 MEMORY_BYTES: Final = 8 << 20
 """Maximum bytes of records that wait in memory."""
 
-_RETRY_NS: Final = 1_000_000_000
+_RETRY_NS: Final = NS
 
 
 class FallbackQueue:
@@ -23,14 +25,10 @@ class FallbackQueue:
 
     The order is kept: first the records on disk, then those in memory. Records in memory move to
     the disk when it works again. If memory is full, the oldest records in it are dropped, with the
-    disk's error as reason.
+    disk's error as reason. If the folder is removed or replaced, it is opened again.
 
     Args:
-        path: the folder, which only this queue may use.
-        max_size: maximum bytes on disk.
-        kind: kind of the records.
-        fsync_ns: interval of flushes in nanoseconds; 0 for never.
-        now: the clocks.
+        shared: settings and state of the queue on disk.
         memory: maximum bytes of records in memory, not counting those in flight.
 
     Raises:
@@ -39,59 +37,85 @@ class FallbackQueue:
         OSError: the folder can't be used, and waiting does not fix that.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        max_size: int,
-        *,
-        kind: str,
-        fsync_ns: int,
-        now: Callable[[], Instant],
-        memory: int = MEMORY_BYTES,
-    ) -> None:
-        self._path = path
-        self._now = now
+    def __init__(self, shared: DiskShared, memory: int = MEMORY_BYTES) -> None:
+        self._shared = shared
+        self._counters, self._fault_log = shared.counters, shared.fault_log
+        self._in_flight = shared.in_flight
         self._max_memory = memory
         self._memory = MemoryBuffer()
         self._reason = ""
         self._tried_ns = 0
-        shared = DiskShared(path, max_size, kind, fsync_ns, now)
-        self._counters, self._fault_log = shared.counters, shared.fault_log
-        self._in_flight = shared.in_flight
-        self._disk = DiskQueue(shared)
+        self._flushed_ns: int | None = None
+        self._store: Store | None = None
+        self._recovered = 0
+        self._opened_before = False
+        self._left_on_disk: int | None = None
         try:
-            self._disk.open()
+            self._open()
         except OSError as error:
             if is_permanent(error):
                 raise
             self._on_disk_failure(error)
 
-    def append(self, records: Sequence[Record]) -> None:
-        """Append records; the oldest are dropped if there is no room."""
-        due = self._reason and self._now().mono_ns - self._tried_ns >= _RETRY_NS
-        if due:
-            due = self._move_to_disk()
-        for record in records:
-            if self._disk.drop_too_large(record):
-                continue
-            if due or not self._reason:
-                try:
-                    self._disk.put(record)
-                    self._on_disk_recovery()
-                    continue
-                except OSError as error:
-                    self._on_disk_failure(error)
-                    due = False
-            self._counters.drop(self._reason, self._memory.push(record, self._max_memory))
+    # -- the disk ------------------------------------------------------------------------------
+
+    def _open(self) -> Store:
+        """Return the store; open the folder if it is not open.
+
+        Raises:
+            LockedError: the folder is in use.
+            KindError: the folder holds records of another kind.
+            OSError: it can't be opened.
+        """
+        if self._store is not None:
+            return self._store
+        if self._left_on_disk is not None:
+            raise RuntimeError("the queue is closed")
+        self._store = store = Store(self._shared, first=not self._opened_before)
+        self._recovered += store.recovered
+        if store.recovered:
+            self._fault_log.add_note(
+                f"{store.recovered} points of an earlier run wait in {self._shared.path}"
+            )
+        self._opened_before = True
+        return store
+
+    def _put(self, record: Record, *, in_flight: bool = False) -> None:
+        """Append a record on disk.
+
+        Args:
+            record: not too large.
+            in_flight: whether it is in flight already; then all records before it are too.
+
+        Raises:
+            OSError: the disk does not accept it.
+        """
+        if self._store is not None and not self._store.folder.exists():
+            self._store.discard_all()
+            self._store = None
+            self._fault_log.add_note(
+                f"{self._shared.path} was removed or replaced by another program; the points in it "
+                "are lost. Do not change the folder of a queue while podgpu runs"
+            )
+        store = self._open()
+        if in_flight and not store.is_drained:
+            raise OSError(errno.EBUSY, "records in the folder must be sent first")
+        store.put(record, in_flight=in_flight)
 
     def _on_disk_failure(self, cause: OSError) -> None:
         self._reason = reason_of(cause)
-        self._tried_ns = self._now().mono_ns
+        self._tried_ns = self._shared.now().mono_ns
         self._fault_log.record_failure(
-            "write", cause,
-            f"cannot write to the queue in {self._path}: {{}}; data is kept in memory (up to "
-            f"{self._max_memory >> 20} MiB) until the folder can be written again",
-        )  # fmt: skip
+            "write",
+            cause,
+            f"cannot write to the queue in {self._shared.path}: {{}}; data is kept in memory (up "
+            f"to {self._max_memory >> 20} MiB) until the folder can be written again",
+        )
+
+    def _on_disk_recovery(self) -> None:
+        self._reason = ""
+        recovery = f"the queue in {self._shared.path} can be written again"
+        self._fault_log.record_recovery("write", recovery)
 
     def _move_to_disk(self) -> bool:
         """Move records from memory to the disk, as far as it accepts them.
@@ -100,27 +124,101 @@ class FallbackQueue:
             Whether memory is empty. The disk is considered to work only after it accepted a record.
         """
         try:
-            self._disk.open()
-            if self._memory.in_flight and not self._disk.is_drained:
+            if self._memory.in_flight and not self._open().is_drained:
                 # The folder was opened late and holds older records. They come before those in
                 # memory, so that the records in flight from memory can't be put between.
-                self._tried_ns = self._now().mono_ns
+                self._tried_ns = self._shared.now().mono_ns
                 return False
             moved = bool(self._memory)
             while self._memory:
-                self._disk.put(self._memory.first, in_flight=self._memory.in_flight > 0)
+                self._put(self._memory.first, in_flight=self._memory.in_flight > 0)
                 self._memory.pop()
+            self._open().remove_finished()
         except OSError as error:
             self._on_disk_failure(error)
             return False
-        self._disk.forget(0)
         if moved:
             self._on_disk_recovery()
         return True
 
-    def _on_disk_recovery(self) -> None:
-        self._reason = ""
-        self._fault_log.record_recovery("write", f"the queue in {self._path} can be written again")
+    @property
+    def _queued_on_disk(self) -> int:
+        on_disk = self._store.queued if self._store is not None else self._left_on_disk or 0
+        return on_disk + self._in_flight.lost_points.total()
+
+    def _take_from_disk(self, most_bytes: int) -> tuple[Record, ...]:
+        records: list[Record] = []
+        room: int | None = None
+        signal: int | None = None
+        while found := self._next(room, signal):
+            head, signal = found.header, found.header.signal
+            if not found.body:
+                break
+            records.append(Record(found.body, head.points, head.created_ns, signal))
+            room = (most_bytes if room is None else room) - head.length
+        return tuple(records)
+
+    def _next(self, room: int | None, signal: int | None) -> FoundRecord | None:
+        """Take the next record on disk, if it fits into `room` and has the signal."""
+        while (store := self._store) is not None:
+            try:
+                found = store.reader.peek(store.end, room)
+            except SegmentMissingError as missing:
+                if self._in_flight:
+                    return None
+                store.segment_missing(missing.index)
+                continue
+            except OSError as error:
+                self._fault_log.record_failure(
+                    "read",
+                    error,
+                    f"cannot read the queue in {self._shared.path}: {{}}; podgpu retries for a "
+                    "minute, and then skips what cannot be read",
+                )
+                return None
+            position = found.header.position if found else store.end
+            if position > store.reader.position.position:
+                # Not between records in flight: these are put back all together or not at all.
+                if self._in_flight:
+                    return None
+                store.count_lost(position)
+                store.save()
+            if found is not None and signal not in {None, found.header.signal}:
+                return None
+            if found is not None and found.body:
+                place = store.reader.advance(found)
+                self._in_flight.append(
+                    InFlightRecord(place, found.header.points, found.header.created_ns)
+                )
+            return found
+        return None
+
+    # -- disk and memory -----------------------------------------------------------------------
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Append records; the oldest are dropped if there is no room."""
+        due = self._reason and self._shared.now().mono_ns - self._tried_ns >= _RETRY_NS
+        if due:
+            due = self._move_to_disk()
+        for record in records:
+            if self._drop_too_large(record):
+                continue
+            if due or not self._reason:
+                try:
+                    self._put(record)
+                    self._on_disk_recovery()
+                    continue
+                except OSError as error:
+                    self._on_disk_failure(error)
+                    due = False
+            self._counters.drop(self._reason, self._memory.push(record, self._max_memory))
+
+    def _drop_too_large(self, record: Record) -> bool:
+        room = min(self._shared.max_size - SEGMENT_SIZE - RECORD_SIZE, MAX_RECORD_BYTES)
+        if len(record.data) <= room:
+            return False
+        self._counters.drop(TOO_LARGE, record.points)
+        return True
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
         """Return the oldest records.
@@ -129,9 +227,9 @@ class FallbackQueue:
             RuntimeError: records that were taken before are neither settled nor released.
         """
         check_nothing_taken(len(self._in_flight) + self._memory.in_flight)
-        records = self._disk.take(most_bytes)
+        records = self._take_from_disk(most_bytes)
         # Records on disk that can't be read now are still older than those in memory.
-        return records if records or self._disk.queued else self._memory.take(most_bytes)
+        return records if records or self._queued_on_disk else self._memory.take(most_bytes)
 
     def settle(
         self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
@@ -141,35 +239,58 @@ class FallbackQueue:
         Raises:
             ValueError: fewer records are in flight, or they have another number of points.
         """
-        disk, memory = self._disk, self._memory
-        check_count(count, len(self._in_flight) + memory.in_flight)
+        check_count(count, len(self._in_flight) + self._memory.in_flight)
         on_disk = min(count, len(self._in_flight))
-        points = self._in_flight.points(on_disk) + memory.points_of(count - on_disk)
+        points = self._in_flight.points(on_disk) + self._memory.points_of(count - on_disk)
         self._counters.settle(points, acked, rejected or {})
-        memory.forget(count - on_disk)
-        disk.forget(on_disk)
+        self._memory.forget(count - on_disk)
+        self._in_flight.forget(on_disk)
+        if self._store is not None:
+            self._store.remove_finished()
 
     def release(self) -> None:
-        """Put back the records in flight, as far as there is room for them."""
+        """Put back the records in flight, as far as there is room and they are still on disk."""
         self._counters.drop(self._reason, self._memory.release())
-        self._disk.release()
+        for reason, points in self._in_flight.lost_points.items():
+            self._counters.drop(reason, points)
+        place = self._in_flight.position
+        self._in_flight.clear()
+        if self._store is not None:
+            if place is not None:
+                self._store.reader.position = place
+            self._store.save()
 
     def maintain(self, now_ns: int) -> None:
         """Flush if it is due, and retry a disk that failed."""
         if self._reason and now_ns - self._tried_ns >= _RETRY_NS:
             self._move_to_disk()
-        self._disk.maintain(now_ns)
+        due = self._flushed_ns is None or now_ns - self._flushed_ns >= self._shared.fsync_ns
+        if self._store is not None and due:
+            self._flushed_ns = now_ns
+            self._store.flush()
 
     def state(self) -> QueueState:
         """Return the state of the queue."""
-        disk, memory = self._disk.state(), self._memory
-        return replace(
-            disk,
-            totals=self._counters.totals(self._disk.queued + memory.points),
-            bytes=disk.bytes + memory.size,
-            oldest_ns=disk.oldest_ns if disk.oldest_ns is not None else memory.oldest_ns,
+        oldest_ns = self._oldest_ns()  # which may find corrupt records
+        self._fault_log.summarize_corruption(self._shared.now().mono_ns)
+        notes, warnings = self._fault_log.take_messages()
+        on_disk = self._store.size if self._store is not None else 0
+        return QueueState(
+            totals=self._counters.totals(self._queued_on_disk + self._memory.points),
+            recovered=self._recovered,
+            bytes=on_disk + self._memory.size,
+            oldest_ns=oldest_ns if oldest_ns is not None else self._memory.oldest_ns,
             writable=not self._reason,
+            faults=self._fault_log.faults,
+            notes=notes,
+            warnings=warnings,
+            previous=self._counters.previous,
         )
+
+    def _oldest_ns(self) -> int | None:
+        if self._in_flight or self._store is None:
+            return self._in_flight.oldest_ns
+        return self._store.reader.oldest_ns(self._store.end)
 
     def close(self) -> None:
         """Move the records in memory to the disk or drop them; flush, and release the folder."""
@@ -178,4 +299,10 @@ class FallbackQueue:
             self._move_to_disk()
         self._counters.drop(SHUTDOWN, self._memory.points)
         self._memory = MemoryBuffer()
-        self._disk.close()
+        self._fault_log.summarize_corruption(None)
+        self._left_on_disk = self._queued_on_disk
+        if self._store is not None:
+            self._store.save()
+            self._store.flush()
+            self._store.close()
+            self._store = None

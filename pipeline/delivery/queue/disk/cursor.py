@@ -50,17 +50,6 @@ class CursorState(msgspec.Struct, frozen=True, kw_only=True):
     dropped: dict[str, _Number] = {}
 
 
-def read_cursor(path: Path) -> tuple[CursorState | None, bool]:
-    """Return the newest state in a cursor file, and whether a state in it is corrupt.
-
-    Raises:
-        OSError: it can't be read.
-    """
-    with path.open("rb") as file:
-        states, broken = _unpack_all(file.read(_SLOT * _SLOTS))
-    return max(states, key=_generation), broken
-
-
 def _unpack_all(data: bytes) -> tuple[list[CursorState | None], bool]:
     slots = [data[start : start + _SLOT] for start in range(0, _SLOT * _SLOTS, _SLOT)]
     states = [_unpack(slot) for slot in slots]

@@ -130,7 +130,7 @@ def scan_folder(folder: Path, oldest: int, *, lenient: bool = False) -> FolderSc
             if stat.S_ISREG(path.lstat().st_mode):
                 _scan_segment(found, path, number, oldest, lenient)
         except FileNotFoundError:
-            continue  # `inspect` has no lock: the file may be removed meanwhile
+            continue  # another program has removed the file
         except OSError as error:
             if is_resource_shortage(error) or not (lenient or error.errno in _NOT_A_SEGMENT):
                 raise

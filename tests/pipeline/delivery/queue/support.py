@@ -2,16 +2,15 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.delivery.contract import Queue, QueueState, Record
-from pipeline.delivery.queue.disk.disk_queue import DiskQueue
 from pipeline.delivery.queue.disk.shared_state import DiskShared
 from pipeline.delivery.queue.error_reasons import reason_of
 from pipeline.delivery.queue.fallback_queue import FallbackQueue
-from pipeline.delivery.queue.memory_queue import MemoryQueue, check_count
+from pipeline.delivery.queue.memory_queue import MemoryQueue
 from pipeline.model import NS, Instant
 
 KINDS = ("memory", "disk", "safe")
@@ -48,35 +47,16 @@ class Clock:
         return self.mono_ns
 
 
-class DiskOnlyQueue(DiskQueue):
+class DiskOnlyQueue(FallbackQueue):
     """A queue on disk without a fallback to memory: records that can't be written are dropped."""
-
-    def __init__(
-        self, path: Path, max_size: int, *, fsync_ns: int, now: Callable[[], Instant]
-    ) -> None:
-        shared = DiskShared(path, max_size, "lines", fsync_ns, now)
-        self.counters = shared.counters
-        super().__init__(shared)
 
     def append(self, records: Sequence[Record]) -> None:
         for record in records:
-            if not self.drop_too_large(record):
+            if not self._drop_too_large(record):
                 try:
-                    self.put(record)
+                    self._put(record)
                 except OSError as error:
-                    self.counters.drop(reason_of(error), record.points)
-
-    def take(self, most_bytes: int) -> tuple[Record, ...]:
-        if self._in_flight:
-            raise RuntimeError("the records in flight are neither settled nor released")
-        return super().take(most_bytes)
-
-    def settle(
-        self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
-    ) -> None:
-        check_count(count, len(self._in_flight))
-        self.counters.settle(self._in_flight.points(count), acked, rejected or {})
-        self.forget(count)
+                    self._counters.drop(reason_of(error), record.points)
 
 
 @dataclass
@@ -91,21 +71,13 @@ class Bench:
     clock: Clock = field(default_factory=Clock)
 
     def open(self) -> Queue:
-        fsync_ns = round(self.fsync * NS)
         if self.kind == "memory":
             return MemoryQueue(self.max_size)
+        fsync_ns = round(self.fsync * NS)
+        shared = DiskShared(self.path, self.max_size, "lines", fsync_ns, self.clock.now)
         if self.kind == "disk":
-            queue = DiskOnlyQueue(self.path, self.max_size, fsync_ns=fsync_ns, now=self.clock.now)
-            queue.open()
-            return queue
-        return FallbackQueue(
-            self.path,
-            self.max_size,
-            kind="lines",
-            fsync_ns=fsync_ns,
-            now=self.clock.now,
-            memory=self.memory,
-        )
+            return DiskOnlyQueue(shared)
+        return FallbackQueue(shared, self.memory)
 
 
 def checked(queue: Queue) -> QueueState:
@@ -151,12 +123,11 @@ def settle(queue: Queue, records: Iterable[Record]) -> None:
 
 def kill(queue: Queue) -> None:
     """Leave the queue as a killed process does: its files are closed without a flush."""
-    disk = queue._disk if isinstance(queue, FallbackQueue) else queue
-    assert isinstance(disk, DiskQueue)
-    store = disk._store
+    assert isinstance(queue, FallbackQueue)
+    store = queue._store
     if store is None:
         return
-    disk._store = None
+    queue._store = None
     store._writer.close()
     store.reader.close()
     store._cursor.close()

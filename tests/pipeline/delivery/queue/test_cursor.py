@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.delivery.queue.disk.cursor import CursorFile, CursorState, read_cursor
+from pipeline.delivery.queue.disk.cursor import CursorFile, CursorState
 
 SLOT = 8192
+
+
+def read_cursor(path: Path) -> tuple[CursorState | None, bool]:
+    """Return the state in a cursor file, and whether a state in it is corrupt."""
+    file = CursorFile(path)
+    file.close()
+    return file.state, file.broken
 
 
 def torn(now: bytes, before: bytes) -> bytes:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from pipeline.delivery.contract import Queue
-from pipeline.delivery.queue.factory import inspect
 from tests.pipeline.delivery.queue.corruption import folder
 from tests.pipeline.delivery.queue.support import Bench, checked, drain, fill, numbers, settle
 
@@ -44,7 +43,6 @@ def test_r4_a_damaged_position_loses_no_record(tmp_path: Path) -> None:
         for path, content in segments.items():
             path.write_bytes(content)
         (bench.path / "cursor").write_bytes(data)
-        inspect(bench.path)
         queue = bench.open()
         with_faults += bool(checked(queue).faults)
         assert numbers(drain(queue))[-3:] == [2, 3, 4]

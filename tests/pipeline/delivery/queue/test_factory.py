@@ -1,4 +1,4 @@
-"""Tests of opening a queue from its options, and of inspecting a folder."""
+"""Tests of opening a queue from its options."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ from pipeline.base.errors import PermanentError, TransientError
 from pipeline.delivery.options import QueueOptions
 from pipeline.delivery.queue.disk.cursor import CursorFile, CursorState
 from pipeline.delivery.queue.disk.folder import LOCK, QueueFolder
-from pipeline.delivery.queue.factory import inspect, open_queue
+from pipeline.delivery.queue.factory import open_queue
 from pipeline.delivery.queue.fallback_queue import FallbackQueue
 from pipeline.delivery.queue.memory_queue import MemoryQueue
 from tests.pipeline.delivery.queue.support import Clock, checked, drain, fill, on_disk, points
@@ -140,26 +140,6 @@ def test_a_queue_with_a_lower_max_size_drops_its_oldest_records(tmp_path: Path) 
     left = drain(queue)
     assert left == put[len(put) - len(left) :]
     assert state.totals.dropped.get("queue_over_size", 0) == points(put) - points(left)
-
-
-def test_inspecting_a_folder_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "queue"
-    path.mkdir()
-    assert inspect(path).totals.appended == 0
-    assert list(path.iterdir()) == []
-    queue = open_queue(QueueOptions(path=path), "lines", NOW)
-    put = fill(queue, 100, size=5000)
-    queue.settle(40, acked=points(put[:40]) - 5, rejected={"no": 5} if queue.take(200_000) else {})
-    inspected, state = inspect(path), checked(queue)
-    assert inspected.totals == state.totals
-    assert inspected.bytes == state.bytes == on_disk(path)
-    before = {file.name: file.read_bytes() for file in path.iterdir()}
-    queue.close()
-    assert inspect(path).totals == state.totals
-    after = {file.name: file.read_bytes() for file in path.iterdir()}
-    assert before.keys() == after.keys()
-    with pytest.raises(FileNotFoundError):
-        inspect(tmp_path / "none")
 
 
 def test_a_check_of_the_lock_does_not_prevent_opening_the_folder(tmp_path: Path) -> None:
