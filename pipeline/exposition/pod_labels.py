@@ -5,7 +5,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pipeline.exposition.naming import PageNaming
+from pipeline.exposition.naming import POD_LABELS, PageNaming
 from pipeline.exposition.text_format import labels
 from pipeline.model import PodInfo
 
@@ -15,14 +15,11 @@ _INVALID = re.compile(r"[^a-zA-Z0-9_]")
 def pod_info_line(pod: PodInfo, naming: PageNaming) -> bytes:
     """Return the line of `podgpu_pod_info` for a pod."""
     names = naming.names
+    details = (pod.uid, pod.phase, pod.owner_kind, pod.owner_name, pod.qos)
     pod_pairs = (
         (names.namespace, pod.namespace),
         (names.pod, pod.name),
-        ("pod_uid", pod.uid),
-        ("phase", pod.phase),
-        ("owner_kind", pod.owner_kind),
-        ("owner_name", pod.owner_name),
-        ("qos_class", pod.qos),
+        *zip(POD_LABELS, details, strict=True),
         *naming.on_node,
     )
     label_pairs, annotations = _metadata_pairs(pod, naming)

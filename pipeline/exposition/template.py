@@ -57,7 +57,7 @@ class PageTemplate:
         naming = cache.naming
         rendered_by_device = {uuid: cache[held] for uuid, held in layout.attributions.items()}
         lines: list[bytes] = []
-        reading_of_line: list[int] = []
+        line_counts: dict[int, int] = {}
         self._families: list[tuple[int, str, Kind, str]] = []  # with the index of the first line
         self._scales: list[tuple[int, int, int]] = []
         self._codes: list[tuple[int, int]] = []
@@ -67,6 +67,7 @@ class PageTemplate:
             begin, stop = stop, stop + len(members)
             row = plan.row(name)
             if row is None:
+                line_counts.update((at, 0) for at in range(begin, stop))
                 continue
             start, family = len(lines), naming.metric(row)
             own = naming.is_own(family)
@@ -79,8 +80,11 @@ class PageTemplate:
                     _attrs(series.attrs, naming, device.pod_label_names) if series.attrs else b""
                 )
                 holder_labels = device.holder_labels if attrs is not None else ()
-                lines += [line % (device_labels, attrs, one) for one in holder_labels]
-                reading_of_line += [at] * len(holder_labels)
+                if len(holder_labels) == 1:  # nearly always
+                    lines.append(line % (device_labels, attrs, holder_labels[0]))
+                else:
+                    lines += [line % (device_labels, attrs, one) for one in holder_labels]
+                    line_counts[at] = len(holder_labels)
             kind: Kind = "counter" if (row.type or row.field.type) == "counter" else "gauge"
             self._families.append((start, family, kind, naming.help_text(row)))
             if row.field.dcgm_divisor != 1 and not own:
@@ -89,18 +93,22 @@ class PageTemplate:
                 self._codes.append((start, len(lines)))
         self._lines = lines
         # The index of the reading of each line; None if the two correspond one to one.
-        one_to_one = reading_of_line == list(range(stop))
-        self._reading_of_line = None if one_to_one else reading_of_line
-        # A dict, because a pod that holds several devices has only one line.
-        info: dict[str, dict[bytes, None]] = {name: {} for name, _ in INFO_FAMILIES}
+        self._reading_of_line = (
+            [at for at in range(stop) for _ in range(line_counts.get(at, 1))]
+            if line_counts
+            else None
+        )
+        info: dict[str, list[bytes]] = {name: [] for name, _ in INFO_FAMILIES}
         for rendered in rendered_by_device.values():
             for name, info_lines in rendered.lines.items():
-                info[name].update(dict.fromkeys(info_lines))
-            for text, since in rendered.since:
-                line = b"%b{%b} %.3f\n" % (_SINCE.encode(), text, now.wall_of(since) / NS)
-                info[_SINCE][line] = None
-        info["podgpu_resource_devices"] = dict.fromkeys(_resources(layout.resources))
-        self._info_lines = [b"".join(info_lines) for info_lines in info.values()]
+                info[name] += info_lines
+            info[_SINCE] += [
+                b"%b{%b} %.3f\n" % (_SINCE.encode(), text, now.wall_of(since) / NS)
+                for text, since in rendered.since
+            ]
+        info["podgpu_resource_devices"] += _resources(layout.resources)
+        # A pod that holds several devices has only one line.
+        self._info_lines = [b"".join(dict.fromkeys(info_lines)) for info_lines in info.values()]
         self._templates: dict[Format, list[bytes]] = {}
 
     def fits(self, snapshot: Snapshot) -> bool:

@@ -6,7 +6,6 @@ decimals, so that the parts on the page add up to the total.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from pipeline.exposition.holder_labels import LabelCache
 from pipeline.exposition.text_format import Format, header, labels
@@ -21,9 +20,6 @@ from pipeline.exposition.usage_metrics import (
     accounts,
 )
 from pipeline.model import ContainerUsage, DeviceUsage, Layout, PartialRef, Snapshot, Usage
-
-_DIGITS: Final = {1: 0, 1000: 3, 1_000_000_000: 9}
-"""Number of decimals, by divisor."""
 
 
 class UsageFamilies:
@@ -88,7 +84,7 @@ class UsageFamilies:
 
 def _lines(family: Quantity[Account], rows: Iterable[tuple[bytes, Sequence[Account]]]) -> bytes:
     name, divisor = family.metric.encode(), family.divisor
-    digits = _DIGITS[divisor]
+    digits = len(str(divisor)) - 1
     read = family.value
     lines: list[bytes] = []
     for label_text, group in rows:

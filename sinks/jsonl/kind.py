@@ -9,7 +9,7 @@ from pipeline.delivery.metric_families import FAMILIES
 KIND: Final = Kind(
     summary="writes one JSON object per device and round of readings to a file or stdout",
     options="sinks.jsonl.options:Options",
-    factory="sinks.jsonl.factory:make_sink",
+    factory="sinks.jsonl.sink:make_sink",
     delivery=Delivery.QUEUE,
     uses_plan=True,
     doctor="sinks.jsonl.doctor:examine",

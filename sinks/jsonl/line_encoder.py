@@ -45,10 +45,6 @@ class Batch:
             end += len(line)
         return len(self.lines), end
 
-    def size(self, lines: int) -> int:
-        """Return the size of the first lines in bytes."""
-        return sum(len(line) for line in self.lines[:lines])
-
 
 @dataclass(slots=True)
 class _DeviceReadings:

@@ -52,9 +52,9 @@ class FileTarget:
         self._compressor: Compressor | None = None
         self._fd = -1
         self._torn = False
-        self._started_ns = now.mono_ns
+        self._started_ns = 0
         try:
-            self._open()
+            self._open(now)
             self._started_ns -= self._age_ns(now)
             self._rotated.sweep()
         except OSError:
@@ -150,8 +150,7 @@ class FileTarget:
         if size is None:
             self._release()
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            size = self._open()
-            self._started_ns = now.mono_ns
+            size = self._open(now)
         else:
             self._repair()
         if size == 0:
@@ -166,8 +165,7 @@ class FileTarget:
         """Continue in a new file, after the previous one was moved away."""
         self._dirty = False
         self._release()
-        self._open()
-        self._started_ns = now.mono_ns
+        self._open(now)
         if self._compressor is not None:
             self._compressor.wake()
 
@@ -180,10 +178,10 @@ class FileTarget:
             at_path = self._path.lstat()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        same = (opened.st_dev, opened.st_ino) == (at_path.st_dev, at_path.st_ino)
-        return at_path.st_size if same else None
+        return at_path.st_size if os.path.samestat(opened, at_path) else None
 
-    def _open(self) -> int:
+    def _open(self, now: Instant) -> int:
+        self._started_ns = now.mono_ns
         self._fd = os.open(self._path, _FLAGS, 0o644)
         self._torn = self._name_unsynced = True
         self._lost_data = False

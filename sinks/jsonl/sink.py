@@ -1,18 +1,26 @@
-"""The sink `jsonl` without a queue."""
+"""The sink `jsonl`, with or without a queue."""
 
 import asyncio
 import contextlib
 import errno
 from typing import Final, Self
 
+from config.value_types import Duration
 from pipeline.base.errors import TransientError
-from pipeline.component.contracts import SinkContext, SinkInbox
+from pipeline.component.contracts import Sink, SinkContext, SinkInbox
 from pipeline.component.warnings import warn
+from pipeline.delivery.options import RetryOptions
+from pipeline.delivery.queued_sink import QueuedSink
 from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import Options
+from sinks.jsonl.queued_lines import LinesPush
 from sinks.jsonl.snapshot_encoder import SnapshotEncoder
 from sinks.jsonl.target import UnwrittenError
 from sinks.jsonl.target_thread import TargetThread
+
+_RETRY: Final = RetryOptions(initial=Duration.parse("1s"), max=Duration.parse("10s"))
+_MAX_LINE: Final = 16 << 20
+"""Maximum size of a line in bytes; podgpu does not write longer ones."""
 
 _EMITTED: Final = "podgpu_sink_emitted_total"
 _DROPPED: Final = "podgpu_sink_dropped_total"
@@ -113,3 +121,16 @@ class JsonLinesSink:
                 self._dropped,
             )
             self._last_error, self._dropped = "", 0
+
+
+def make_sink(options: Options, ctx: SinkContext) -> Sink:
+    """Return a sink that drops lines that can't be written now, or one that queues them.
+
+    Args:
+        options: see `docs/sinks/jsonl.md`.
+        ctx: context of the sink, from the runtime.
+    """
+    if options.queue is None:
+        return JsonLinesSink(options, ctx)
+    push = LinesPush(options, ctx)
+    return QueuedSink(push, options.queue, _RETRY, ctx, kind="jsonl", most_bytes=_MAX_LINE)

@@ -5,7 +5,7 @@ from typing import Final
 from pipeline.changes.change_feed import ChangeTracker
 from pipeline.component.contracts import SinkContext
 from pipeline.model import Snapshot
-from sinks.jsonl.event_lines import EventLines
+from sinks.jsonl.event_lines import error_line, holding_line
 from sinks.jsonl.line_encoder import Batch, LineEncoder
 from sinks.jsonl.options import Options
 
@@ -25,7 +25,6 @@ class SnapshotEncoder:
         self._kinds = frozenset(options.lines)
         self._ctx = ctx
         self._lines = LineEncoder(ctx.node, ctx.plan)
-        self._events = EventLines(ctx.node)
         self._changes = ChangeTracker(ctx.restart_state, ctx.latest())
         self._telemetry_ns: int | None = None
 
@@ -46,16 +45,14 @@ class SnapshotEncoder:
     def _add_events(self, snapshot: Snapshot, batch: Batch) -> None:
         """Add a line for each event; it counts as one reading."""
         # Update the tracker even if events are disabled, so that it never reports old ones.
-        changes = self._changes.update(snapshot)
+        changes, missed = self._changes.update(snapshot), 0
         if "holdings" in self._kinds:
             for holding in changes.holdings:
-                batch.add(self._events.holding(holding, snapshot), 1)
-            self._count_missed(changes.missed_holdings)
+                batch.add(holding_line(self._ctx.node, holding, snapshot), 1)
+            missed += changes.missed_holdings
         if "xids" in self._kinds:
             for change in changes.errors:
-                batch.add(self._events.error(change, snapshot), 1)
-            self._count_missed(changes.missed_errors)
-
-    def _count_missed(self, count: int) -> None:
-        if count:
-            self._ctx.meter.add(_DROPPED, count, reason="missed")
+                batch.add(error_line(self._ctx.node, change, snapshot), 1)
+            missed += changes.missed_errors
+        if missed:
+            self._ctx.meter.add(_DROPPED, missed, reason="missed")

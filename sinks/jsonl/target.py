@@ -74,14 +74,13 @@ class StreamTarget:
                 while written < len(data):
                     written += self._write(memoryview(data)[written:])
             except OSError as cause:
+                lines, end = batch.whole(written - pending_size)
                 if written < pending_size:
                     self._pending = data[written:pending_size]
-                    raise UnwrittenError(0, cause) from cause
-                lines, end = batch.whole(written - pending_size)
-                if end < written - pending_size:
+                elif end < written - pending_size:
                     # The line has begun. It will be completed, so it counts as written.
+                    self._pending = data[written : pending_size + end + len(batch.lines[lines])]
                     lines += 1
-                    self._pending = data[written : pending_size + batch.size(lines)]
                 raise UnwrittenError(lines, cause) from cause
 
     def _write(self, data: memoryview) -> int:

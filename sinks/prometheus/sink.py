@@ -67,13 +67,9 @@ class PrometheusSink:
         cached = self._responses.get((form, gzip))
         if cached is not None and cached[0].seconds_until(now) < _SHARED_SECONDS:
             return cached[1]
-        page, end = self._page(form), tail(form, self._ctx.telemetry())
+        if form not in self._pages:
+            self._pages[form] = Page(self._renderer.body(form))
+        page, end = self._pages[form], tail(form, self._ctx.telemetry())
         response = page.gzipped(end) if gzip else page.plain(end)
         self._responses[form, gzip] = now, response
         return response
-
-    def _page(self, form: Format) -> Page:
-        page = self._pages.get(form)
-        if page is None:
-            page = self._pages[form] = Page(self._renderer.body(form))
-        return page

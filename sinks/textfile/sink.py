@@ -3,7 +3,6 @@
 import errno
 import stat
 from functools import partial
-from pathlib import Path
 from typing import Final, Self
 
 from pipeline.base.errors import PermanentError, TransientError
@@ -33,20 +32,22 @@ class TextfileSink:
         self._options = options
         self._ctx = ctx
         self._renderer = Renderer(options, ctx.plan, ctx.node, ctx.meter)
-        self._file = _File(options.path)
+        self._path = options.path
+        self._file = AtomicFile(options.path, durable=False)
+        self._written = False
         self._thread = FileThread(f"podgpu-sink-{ctx.name}", options.path, partial(warn, ctx))
         self._due_ns = 0
 
     async def __aenter__(self) -> Self:
         """Check the path, and remove temporary files of an earlier run."""
-        await self._thread.open(self._file.enter)
+        await self._thread.open(self._prepare)
         self._due_ns = 0
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Remove the file after the current write, unless it is to be kept."""
         try:
-            await self._thread.close(None if self._options.keep else self._file.remove)
+            await self._thread.close(None if self._options.keep else self._remove)
         except OSError as error:
             warn(self._ctx, "%s: can't be removed: %s", self._options.path, error.strerror)
 
@@ -73,18 +74,9 @@ class TextfileSink:
         form = Format.TEXT
         page = self._renderer.body(form) + tail(form, self._ctx.telemetry())
         self._due_ns = self._ctx.clock.now().mono_ns + self._options.interval.ns
-        await self._thread.call(partial(self._file.write, page))
+        await self._thread.call(partial(self._replace, page))
 
-
-class _File:
-    """The file. All methods block."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._atomic_file = AtomicFile(path, durable=False)
-        self._written = False
-
-    def enter(self) -> None:
+    def _prepare(self) -> None:
         """Check the path, and remove temporary files of an earlier run.
 
         Raises:
@@ -100,18 +92,18 @@ class _File:
                 what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
                 raise PermanentError(f"{self._path}: is {what}; set the path of a file")
         try:
-            self._atomic_file.sweep()
+            self._file.sweep()
         except OSError as error:
             raise TransientError(refusal(error, self._path, self._path.parent)) from error
 
-    def write(self, page: bytes) -> None:
+    def _replace(self, page: bytes) -> None:
         """Replace the file by a new page.
 
         Raises:
             TransientError: it can't be written.
         """
         try:
-            self._atomic_file.write(page)
+            self._file.write(page)
         except SweptError:
             raise TransientError(
                 f"{self._path}: another program deletes the folder: set a folder that stays"
@@ -122,7 +114,7 @@ class _File:
             raise TransientError(refusal(error, self._path, self._path.parent)) from error
         self._written = True
 
-    def remove(self) -> None:
+    def _remove(self) -> None:
         """Remove the file, if this sink wrote it."""
         if self._written:
             self._path.unlink(missing_ok=True)

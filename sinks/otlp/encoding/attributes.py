@@ -1,6 +1,7 @@
 """Build attributes for OpenTelemetry messages: valid, not empty, with unique names."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final, TypeAlias
 
 from sinks.otlp.messages import common_pb2
@@ -10,7 +11,7 @@ Pairs: TypeAlias = tuple[tuple[str, str | int], ...]
 MAX_LENGTH: Final = 1024
 """Maximum number of characters of a name or value; names in Kubernetes are shorter."""
 
-_INT64: Final = range(-(1 << 63), 1 << 63)
+INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 def clean(text: str) -> str:
@@ -25,21 +26,15 @@ def merged(*groups: Iterable[tuple[str, str | int]]) -> Pairs:
     If a name occurs again, the first one keeps it. Later ones get a `_` as prefix.
     """
     found: dict[str, str | int] = {}
-    for name, value in _pairs(groups):
+    for name, value in chain.from_iterable(groups):
+        valid = value if isinstance(value, int) and value in INT64 else clean(str(value))
+        if valid == "":
+            continue
         unique = clean(name) or "_"
         while unique in found:
             unique = f"_{unique}"
-        found[unique] = value
+        found[unique] = valid
     return tuple(found.items())
-
-
-def _pairs(groups: Iterable[Iterable[tuple[str, str | int]]]) -> Iterator[tuple[str, str | int]]:
-    for group in groups:
-        for name, value in group:
-            if isinstance(value, int):
-                yield name, value if value in _INT64 else str(value)
-            elif value:
-                yield name, clean(value)
 
 
 def cleaned(texts: Mapping[str, str]) -> dict[str, str]:

@@ -70,7 +70,7 @@ def of_device(
         attrs: Attrs = (),
         resource: ResourceTemplate | None = None,
     ) -> SeriesEntry:
-        state = state_of(cache.computed(device_series, instrument, attrs, resource))
+        state = state_of(cache.template(device_series, instrument, attrs, resource))
         return SeriesEntry(state, min(triggers), 1, compute, True, triggers)
 
     device_series = cache.device_series(attribution)
@@ -145,38 +145,29 @@ def _age(source: str, snapshot: Snapshot) -> Value | None:
     return max(0.0, state.confirmed_at.seconds_until(snapshot.at))
 
 
-def _instruments(prefix: str, *names: str, units: tuple[str, ...]) -> tuple[Instrument, ...]:
-    descriptions = (
-        "Containers that hold the device; always 1.",
-        "Share of the device that the container holds, from 0 to 1.",
+_HOLDING: Final = (
+    ("info", "", "Containers that hold the device; always 1."),
+    ("share", "", "Share of the device that the container holds, from 0 to 1."),
+    (
+        "since_timestamp",
+        "s",
         "Unix time since which the container holds the device, as far as known.",
-        "Time since the source of the claim last confirmed it.",
-    )
-    return tuple(
-        Instrument(prefix + name, "gauge", unit, whole=not at, description=description)
-        for at, (name, unit, description) in enumerate(zip(names, units, descriptions, strict=True))
-    )
-
-
-HOLDING: Final = _instruments(
-    "podgpu.device.holder.", "info", "share", "since_timestamp", "age", units=("", "", "s", "s")
+    ),
+    ("age", "s", "Time since the source of the claim last confirmed it."),
 )
-HOLDING_ON_PAGE: Final = _instruments(
-    "podgpu_device_holder_",
-    "info",
-    "share",
-    "since_timestamp_seconds",
-    "age_seconds",
-    units=("", "", "", ""),
+HOLDING: Final = tuple(
+    Instrument(f"podgpu.device.holder.{name}", "gauge", unit, name == "info", about)
+    for name, unit, about in _HOLDING
 )
-
-CONFLICTS: Final = tuple(
+HOLDING_ON_PAGE: Final = tuple(
     Instrument(
-        name,
-        "gauge",
-        "",
-        whole=True,
-        description="Number of pods with conflicting claims on the device.",
+        f"podgpu_device_holder_{name}" + "_seconds" * bool(unit), "gauge", "", name == "info", about
     )
+    for name, unit, about in _HOLDING
+)
+
+_CONFLICTS: Final = "Number of pods with conflicting claims on the device."
+CONFLICTS: Final = tuple(
+    Instrument(name, "gauge", "", whole=True, description=_CONFLICTS)
     for name in ("podgpu.attribution.conflicts", "podgpu_attribution_conflicts")
 )

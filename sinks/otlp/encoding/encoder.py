@@ -144,19 +144,16 @@ class Encoder:
         self.timeline.update(snapshot.at)
         self.order.next_message()
         requests: list[tuple[int, bytes]] = []
-        layout_changed = (
-            self._series_layout is None or self._series_layout.layout is not snapshot.layout
-        )
-        ended = [
-            *(self._update_layout(snapshot) if layout_changed else ()),
-            *self.usage.take_usage(snapshot),
-        ]
+        ended: list[SeriesState] = []
+        layout = self._series_layout
+        if layout is None or layout.layout is not snapshot.layout:
+            layout, ended = self._update_layout(snapshot)
+        ended += self.usage.take_usage(snapshot)
         if ended:
             requests += end_requests(ended, self.order.end(), self._wire)
-        if layout_changed or snapshot.starts is not self._starts:
-            self._restart(snapshot.starts)
+        self._restart(layout, snapshot.starts)
         if snapshot.fresh:
-            requests += self._points(snapshot)
+            requests += self._points(layout, snapshot)
         requests += self.usage.points()
         return [Record(data, count, snapshot.at.wall_ns) for count, data in requests]
 
@@ -172,8 +169,8 @@ class Encoder:
         data, count = self.self_metrics.request(self.order(at.mono_ns), families)
         return Record(data, count, at.wall_ns) if count else None
 
-    def _update_layout(self, snapshot: Snapshot) -> Sequence[SeriesState]:
-        """Apply a changed layout; return the series that have ended."""
+    def _update_layout(self, snapshot: Snapshot) -> tuple[SeriesLayout, list[SeriesState]]:
+        """Apply a changed layout; return its series, and the series that have ended."""
         # Keep the previous selections alive, so that unchanged blocks can be reused.
         self._previous_selections, self._selections = self._selections, {}
         previous = self._series_layout
@@ -190,7 +187,8 @@ class Encoder:
         ]
         for state in gone:
             del self.states[state.template.key]
-        return [state for state in gone if state.sent]
+        self._starts = ()  # for the new series too
+        return series_layout, [state for state in gone if state.sent]
 
     def _start_counters(
         self, snapshot: Snapshot, series_layout: SeriesLayout, previous: SeriesLayout | None
@@ -221,12 +219,12 @@ class Encoder:
             state = self.states[template.key] = SeriesState(template)
         return state
 
-    def _restart(self, starts: tuple[Instant | None, ...]) -> None:
-        """Apply counter resets."""
-        self._starts = starts
-        if self._series_layout is None:
+    def _restart(self, layout: SeriesLayout, starts: tuple[Instant | None, ...]) -> None:
+        """Apply counter resets, if there are new ones."""
+        if starts is self._starts:
             return
-        for entry in self._series_layout.counters:
+        self._starts = starts
+        for entry in layout.counters:
             start = starts[entry.at] if entry.at < len(starts) else None
             state = entry.state
             if start is None or state.started_ns is None or start.mono_ns <= state.started_ns:
@@ -235,16 +233,12 @@ class Encoder:
             if not self._delta:  # an increment starts at the previous point
                 state.start = self.order(start.mono_ns)
 
-    def _points(self, snapshot: Snapshot) -> Sequence[tuple[int, bytes]]:
+    def _points(self, layout: SeriesLayout, snapshot: Snapshot) -> Sequence[tuple[int, bytes]]:
         selection = self._selections.pop(snapshot.fresh, None)
         if selection is None:
             if len(self._selections) >= _SELECTIONS:
                 self._selections.pop(next(iter(self._selections)))
-            if self._series_layout is None:
-                raise RuntimeError("there is no layout to select from")
-            selection = Selection(
-                self._series_layout, snapshot.fresh, self._blocks, delta=self._delta
-            )
+            selection = Selection(layout, snapshot.fresh, self._blocks, delta=self._delta)
         self._selections[snapshot.fresh] = selection
         requests = selection.requests(snapshot, self.order)
         self._duplicates += selection.duplicates

@@ -8,6 +8,7 @@ from operator import is_not, itemgetter
 from typing import Any
 
 from pipeline.model import Reading, Snapshot, Value
+from sinks.otlp.encoding.attributes import INT64
 from sinks.otlp.encoding.derived_series import SeriesEntry
 from sinks.otlp.encoding.request_frames import Blocks, RequestTemplate
 from sinks.otlp.encoding.series_layout import SeriesLayout
@@ -15,7 +16,6 @@ from sinks.otlp.encoding.steady_time import PointOrder
 
 _VALUE = itemgetter(Reading._fields.index("value"))
 _AT = itemgetter(Reading._fields.index("at"))
-_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class Selection:
@@ -194,7 +194,7 @@ class Selection:
 
 
 def _is_int64(value: Value | None) -> bool:
-    return isinstance(value, int) and _INT64_MIN <= value <= _INT64_MAX
+    return isinstance(value, int) and value in INT64
 
 
 def _finite(value: Value) -> float | None:

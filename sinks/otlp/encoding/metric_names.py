@@ -33,20 +33,6 @@ UCUM: Final[Mapping[str, str]] = {
 }
 """The units of the catalogue and of DCGM, in UCUM."""
 
-_SUFFIXES: Final[Mapping[str, str]] = {
-    "ratio": "_ratio",
-    "percent": "_percent",
-    "celsius": "_celsius",
-    "watts": "_watts",
-    "millijoules": "_millijoules",
-    "MHz": "_mhz",
-    "bytes": "_bytes",
-    "bytes/s": "_bytes_per_second",
-    "seconds": "_seconds",
-    "nanoseconds": "_nanoseconds",
-}
-"""Suffixes of podgpu's field names that contain the unit. Prometheus adds them again."""
-
 _PREFIXES: Final = (
     ("DCGM_FI_DEV_", "dcgm."),
     ("DCGM_FI_PROF_", "dcgm.prof."),
@@ -142,9 +128,12 @@ def _dcgm_derived(field: Field) -> FieldMapping:
 
 
 def _own_mapping(field: Field) -> FieldMapping:
-    name = f"podgpu.{field.name.removesuffix(_SUFFIXES.get(field.unit, ''))}"
+    unit, name = UCUM[field.unit], field.name
+    if unit and not unit.startswith("{"):
+        # Prometheus adds a suffix for the unit again.
+        name = name.removesuffix("_" + field.unit.lower().replace("/s", "_per_second"))
     whole = field.unit not in _FRACTIONAL
-    return FieldMapping(Instrument(name, _kind(field), UCUM[field.unit], whole, field.help))
+    return FieldMapping(Instrument(f"podgpu.{name}", _kind(field), unit, whole, field.help))
 
 
 def _kind(field: Field) -> Kind:

@@ -5,7 +5,7 @@ again, unit and `_total`, are removed. With `names: dcgm` the names stay as they
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -95,7 +95,14 @@ class SelfMetrics:
         family_list = list(families)
         if self.first is None:
             self.first = now
-        process_start = min(next(_start_times(family_list), self.first), now)
+        start_times = (
+            round(point.value * NS)
+            for family, points in family_list
+            if family.name == _START_TIME
+            for point in points
+            if math.isfinite(point.value)
+        )
+        process_start = min(next(start_times, self.first), now)
         before, self.last = self.last, {}
         ended, self.shown = self.shown, {}
         metrics: dict[Instrument, metrics_pb2.Metric] = {}
@@ -139,11 +146,3 @@ class SelfMetrics:
             message = metrics[metric] = self._wire.metric(metric)
         points = message.gauge.data_points if metric.kind == "gauge" else message.sum.data_points
         return points.add(attributes=key_values(pairs), time_unix_nano=now)
-
-
-def _start_times(families: Iterable[FamilyPoints]) -> Iterator[int]:
-    for family, points in families:
-        if family.name == _START_TIME:
-            for point in points:
-                if math.isfinite(point.value):
-                    yield round(point.value * NS)

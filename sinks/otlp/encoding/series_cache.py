@@ -88,7 +88,7 @@ class SeriesCache:
         self.metrics: dict[Instrument, MetricTemplate] = (
             {} if previous is None else previous.metrics
         )
-        self._reading_templates: dict[tuple[str, bool], tuple[FieldMapping, MetricTemplate]] = {}
+        self._mappings: dict[tuple[str, bool], FieldMapping] = {}
         self.resources: WeakValueDictionary[Pairs, ResourceTemplate] = (
             WeakValueDictionary() if previous is None else previous.resources
         )
@@ -102,8 +102,8 @@ class SeriesCache:
                     else metric_names.dcgm_mapping(row, self._naming)
                 )
                 if mapping is not None:
-                    metric = self.metric(mapping.instrument)
-                    self._reading_templates[row.field.name, instance] = (mapping, metric)
+                    self.metric(mapping.instrument)  # the order of metrics is that of the plan
+                    self._mappings[row.field.name, instance] = mapping
 
     def metric(self, instrument: Instrument) -> MetricTemplate:
         """Return the template of a metric."""
@@ -115,40 +115,36 @@ class SeriesCache:
 
     def reading(self, series: Series) -> tuple[SeriesTemplate, int] | None:
         """Return the template and the divisor of a series; None if it is not sent."""
-        found = self._reading_templates.get(
-            (series.field, series.attribution.device.mig is not None)
-        )
-        if found is None:
+        mapping = self._mappings.get((series.field, series.attribution.device.mig is not None))
+        if mapping is None:
             return None
-        mapping, metric = found
         device_series = self.device_series(series.attribution)
-        attribute_bytes = self.attribute_bytes(
-            device_series,
-            (*mapping.attrs, *self._reading_attributes(series)),
-            typed=mapping.instrument.typed,
-            own=mapping.is_own,
-        )
-        return SeriesTemplate(device_series.resource, metric, attribute_bytes), mapping.divisor
+        attrs = (*mapping.attrs, *self._reading_attributes(series))
+        template = self.template(device_series, mapping.instrument, attrs, own=mapping.is_own)
+        return template, mapping.divisor
 
-    def computed(
+    def template(
         self,
         device_series: DeviceSeries,
         instrument: Instrument,
         attrs: Attrs = (),
         resource: ResourceTemplate | None = None,
+        *,
+        own: bool = True,
     ) -> SeriesTemplate:
-        """Return the template for a value computed for a device.
+        """Return the template of a series of a device.
 
         Args:
             device_series: the device.
             instrument: the metric.
             attrs: additional attributes.
             resource: the resource; None for that of the device's readings.
+            own: whether it is a metric of podgpu's own, not DCGM's.
         """
         return SeriesTemplate(
             resource or device_series.resource,
             self.metric(instrument),
-            self.attribute_bytes(device_series, attrs, typed=instrument.typed),
+            self.attribute_bytes(device_series, attrs, typed=instrument.typed, own=own),
         )
 
     def attribute_bytes(

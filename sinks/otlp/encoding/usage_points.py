@@ -26,14 +26,13 @@ from pipeline.model import (
     Usage,
     Value,
 )
+from sinks.otlp.encoding.attributes import INT64
 from sinks.otlp.encoding.request_frames import Blocks, RequestTemplate
 from sinks.otlp.encoding.series_cache import DeviceSeries, SeriesCache
 from sinks.otlp.encoding.series_state import SeriesState, ordered
 from sinks.otlp.encoding.steady_time import PointOrder, WallTimeline
 from sinks.otlp.encoding.usage_names import instrument
 from sinks.otlp.encoding.wire_format import MetricTemplate, ResourceTemplate, SeriesTemplate
-
-_INT64: Final = range(-(1 << 63), 1 << 63)
 
 _MAX_TEMPLATES: Final = 4
 """Maximum number of templates: for all devices, and for devices that are sampled separately."""
@@ -56,14 +55,6 @@ class _Amount(NamedTuple):
     attribute_bytes: bytes
     value: int
     divisor: int = 1
-
-
-class _Row(NamedTuple):
-    """A point to send."""
-
-    at: int
-    value: int
-    divisor: int
 
 
 @dataclass(slots=True)
@@ -147,7 +138,7 @@ class UsagePoints:
         self.last_usage: Usage | None = None
         self.reported_until: int | None = None
         self.devices: dict[str, _DeviceState] = {}
-        self._rows: dict[SeriesState, _Row] = {}
+        self._rows: dict[SeriesState, tuple[int, _Amount]] = {}  # with the time of each
         self._templates: dict[tuple[tuple[SeriesState, ...], frozenset[int]], RequestTemplate] = {}
         if previous is None:
             return
@@ -186,10 +177,8 @@ class UsagePoints:
                 ended += _ended_series(before, now)
         for before in previous_series.values():
             ended += before.states
-        sample_times = (
-            [snapshot.at] if usage is None else [used.at for used in usage.devices.values()]
-        )
-        self.reported_until = max((at.mono_ns for at in sample_times), default=snapshot.at.mono_ns)
+        samples = () if usage is None else usage.devices.values()
+        self.reported_until = max((one.at.mono_ns for one in samples), default=snapshot.at.mono_ns)
         return ended
 
     def resource_of(self, device: str, subject: PartialRef) -> ResourceTemplate | None:
@@ -208,11 +197,11 @@ class UsagePoints:
         if not self._rows:
             return ()
         times: dict[int, int] = {}
-        for row in self._rows.values():
-            if row.at not in times:
-                times[row.at] = self._order.after_all(row.at)
+        for at, _ in self._rows.values():
+            if at not in times:
+                times[at] = self._order.after_all(at)
         states = tuple(ordered(self._rows))
-        moments = [times[self._rows[state].at] for state in states]
+        moments = [times[self._rows[state][0]] for state in states]
         values = list(map(self._value, states, moments))
         non_integer = frozenset(
             at
@@ -221,7 +210,7 @@ class UsagePoints:
         )
         requests = self._template(states, non_integer).pack(moments, values)
         for state, time in zip(states, moments, strict=True):
-            state.value = self._rows[state].value
+            state.value = self._rows[state][1].value
             if self._delta and state.template.metric.instrument.kind == "counter":
                 state.start = time
         return requests
@@ -311,12 +300,11 @@ class UsagePoints:
             resend: whether to send unchanged values too.
         """
         until = current.reported_until
-        for key, metric, attribute_bytes, value, divisor in amounts:
-            found = previous.states.get(key) if previous is not None else None
-            state = self._state(found, target.resource, metric, attribute_bytes)
-            target.states[key] = state
+        for amount in amounts:
+            found = previous.states.get(amount.key) if previous is not None else None
+            state = target.states[amount.key] = self._state(found, target.resource, amount)
             if (
-                metric is self._of_errors
+                amount.metric is self._of_errors
                 and found is None
                 and previous is not None
                 and until is not None
@@ -325,26 +313,23 @@ class UsagePoints:
                 # There was no error with this code at the last sample.
                 state.started_ns = start.mono_ns
                 state.value, state.start = 0, self._timeline(until)
-            if metric.instrument.kind == "counter":
-                self._begin(state, start, value, until)
-            if resend or not state.sent or state.value != value:
-                self._rows[state] = _Row(current.usage.at.mono_ns, value, divisor)
+            if amount.metric.instrument.kind == "counter":
+                self._begin(state, start, amount.value, until)
+            if resend or not state.sent or state.value != amount.value:
+                self._rows[state] = current.usage.at.mono_ns, amount
 
     @staticmethod
     def _state(
-        found: SeriesState | None,
-        resource: ResourceTemplate,
-        metric: MetricTemplate,
-        attribute_bytes: bytes,
+        found: SeriesState | None, resource: ResourceTemplate, amount: _Amount
     ) -> SeriesState:
         if (
             found is not None
             and found.template.resource is resource
-            and found.template.attribute_bytes == attribute_bytes
+            and found.template.attribute_bytes == amount.attribute_bytes
         ):
             return found
-        state = SeriesState(SeriesTemplate(resource, metric, attribute_bytes))
-        if found is not None and metric.instrument.kind == "counter":
+        state = SeriesState(SeriesTemplate(resource, amount.metric, amount.attribute_bytes))
+        if found is not None and amount.metric.instrument.kind == "counter":
             # It is the same container, although its resource has changed.
             state.started_ns, state.start, state.value = found.started_ns, found.start, found.value
         return state
@@ -375,7 +360,8 @@ class UsagePoints:
 
     def _value(self, state: SeriesState, time: int) -> Value:
         """Return a point's value in the unit of its metric, and set the start of its series."""
-        at, value, divisor = self._rows[state]
+        at, amount = self._rows[state]
+        value = amount.value
         if state.template.metric.instrument.kind != "counter":
             if state.started_ns is None:
                 state.started_ns, state.start = at, time
@@ -384,9 +370,9 @@ class UsagePoints:
                 state.start = time
             value -= int(state.value or 0)
         state.start = min(state.start, time)
-        if divisor != 1:
-            return value / divisor
-        return value if value in _INT64 else float(value)
+        if amount.divisor != 1:
+            return value / amount.divisor
+        return value if value in INT64 else float(value)
 
     def _template(
         self, states: tuple[SeriesState, ...], non_integer: frozenset[int]

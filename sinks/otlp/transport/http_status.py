@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from http.client import responses
 from typing import Final
 
 from pipeline.base.safe_text import line
@@ -16,14 +17,9 @@ from sinks.otlp.messages import logs_service_pb2, metrics_service_pb2
 from sinks.otlp.signals import LOGS, METRICS, Signal
 from sinks.otlp.transport.rpc_status import read_status
 
-_HTTP_RETRY: Final = frozenset(
-    (
-        HTTPStatus.TOO_MANY_REQUESTS,
-        HTTPStatus.BAD_GATEWAY,
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        HTTPStatus.GATEWAY_TIMEOUT,
-    )
-)
+_HTTP_RETRY: Final = frozenset((429, 502, 503, 504))
+"""Too Many Requests, Bad Gateway, Service Unavailable, Gateway Timeout."""
+
 _TEXTS: Final = ("text/plain", "application/json", "")
 """Media types to show in messages. Go servers omit it when they get a request without TLS."""
 _WANTS_TLS: Final = re.compile(rb"HTTP request .{0,20}to .{0,6}HTTPS (server|port)")
@@ -80,7 +76,7 @@ def http_outcome(
             return Acked(message=f"{address}: accepted the message, but sent {fault}")
         return accepted_response(address, body, headers.get("content-type", ""), signal)
     message = _response_text(body, headers.get("content-type", ""))
-    text = f"{address}: answered {status} {_phrase(status)}".rstrip() + (
+    text = f"{address}: answered {status} {responses.get(status, '')}".rstrip() + (
         f": {message}" if message else ""
     )
     if status in _HTTP_RETRY:
@@ -175,13 +171,6 @@ def _decode_partial_success(body: bytes, signal: Signal) -> tuple[int, str] | No
     except DecodeError:
         return None
     return metrics.rejected_data_points, metrics.error_message
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
 
 
 def _retry_after(text: str, now_s: float) -> float | None:

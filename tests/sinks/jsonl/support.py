@@ -13,8 +13,8 @@ from pipeline.base.channels import Channel
 from pipeline.base.telemetry import Point
 from pipeline.delivery.options import QueueOptions
 from pipeline.model import Instant, Reading, Snapshot
-from sinks.jsonl.factory import make_sink
 from sinks.jsonl.options import Options
+from sinks.jsonl.sink import make_sink
 from tests.support.nodes import START, Node, claim, gpu, reading
 from tests.support.sinks import FakeSinkContext
 

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, Instant, Snapshot
-from sinks.jsonl.event_lines import EventLines
+from sinks.jsonl.event_lines import holding_line
 from sinks.jsonl.json_text import rfc3339
 from sinks.jsonl.line_encoder import LineEncoder
 from tests.support.nodes import Node, at, claim, gpu, reading
@@ -33,7 +33,7 @@ def test_t8_start_and_end_of_a_holding_use_the_current_wall_clock(step: float) -
     """T8: start and end use the current wall clock; their distance is counted time plus gaps."""
     snapshot = snapshot_after_step(step)
     one = holding("a", gpu(0), start=at(2), end=at(11), gap=NS)
-    line = json.loads(EventLines("node-1").holding(one, snapshot))
+    line = json.loads(holding_line("node-1", one, snapshot))
     wall = snapshot.at.wall_ns
     assert (line["start"], line["end"]) == (rfc3339(wall - 10 * NS), rfc3339(wall - NS))
     assert line["time"] == line["end"]

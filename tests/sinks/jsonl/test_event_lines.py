@@ -14,7 +14,7 @@ from pipeline.changes.change_feed import XidChange
 from pipeline.changes.descriptions import error_id
 from pipeline.delivery.options import QueueOptions
 from pipeline.model import NS, Holding, PodInfo, Snapshot, XidError
-from sinks.jsonl.event_lines import EventLines
+from sinks.jsonl import event_lines
 from sinks.jsonl.options import Line, Options
 from sinks.jsonl.snapshot_encoder import SnapshotEncoder
 from tests.sinks.jsonl.support import Bench, documented_lines, options, parsed, shape
@@ -35,11 +35,11 @@ def line(encoded: bytes) -> dict[str, Any]:
 
 
 def line_of(one: Holding) -> dict[str, Any]:
-    return line(EventLines("node-1").holding(one, PLAIN))
+    return line(event_lines.holding_line("node-1", one, PLAIN))
 
 
 def error_line(error: XidError, *, again: bool = False) -> dict[str, Any]:
-    return line(EventLines("node-1").error(XidChange(error, again, error_id(error)), PLAIN))
+    return line(event_lines.error_line("node-1", XidChange(error, again, error_id(error)), PLAIN))
 
 
 def snapshot_with(

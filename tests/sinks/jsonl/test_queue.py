@@ -19,7 +19,7 @@ from pipeline.component.registry import RegisteredKinds
 from pipeline.delivery.contract import Record
 from pipeline.delivery.options import QueueOptions, RetryOptions
 from pipeline.model import Instant
-from sinks.jsonl import factory, queued_lines, target_factory, target_thread
+from sinks.jsonl import queued_lines, sink, target_factory, target_thread
 from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.target import UnwrittenError
 from tests.sinks.jsonl.support import Bench, options, parsed, watts
@@ -37,7 +37,7 @@ def on_disk(folder: Path) -> QueueOptions:
 @pytest.fixture(autouse=True)
 def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     retry = RetryOptions(initial=Duration.parse("10ms"), max=Duration.parse("20ms"))
-    monkeypatch.setattr(factory, "_RETRY", retry)
+    monkeypatch.setattr(sink, "_RETRY", retry)
     monkeypatch.setattr(queued_lines, "_SLOW_WRITE_S", 0.05)
 
 
