@@ -8,7 +8,8 @@ from functools import partial
 from typing import Final
 
 from pipeline.model import Device
-from sources.nvml import codes, pcie_counters, read_plan, sample_statistics
+from sources.nvml import codes, read_plan, sample_statistics
+from sources.nvml.counters import pcie_counters
 from sources.nvml.gpm import Profiling
 from sources.nvml.mig_instances import MigInstances
 from sources.nvml.nvlink_counters import Peers
@@ -45,7 +46,7 @@ class Gpu:
         self._plan = plan = read_plan.for_gpu(target, peers)
         self._profiling = Profiling(target)
         plan.add(plan.fast, *sample_statistics.rings(target), self._profiling.gpu())
-        plan.add(plan.slow, pcie_counters.counters(target))
+        plan.add(plan.slow, pcie_counters(target))
         self._probe = read_plan.probe(target)
         self._slow_rounds = 0
         self.mig: MigInstances | None = None

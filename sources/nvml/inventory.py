@@ -1,12 +1,13 @@
 """The inventory: which GPUs the driver enumerates, and their MIG instances."""
 
+import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
 from pipeline.model import Device, Instant
-from sources.nvml import board_facts, codes
+from sources.nvml import codes, library
 from sources.nvml.gpu import Gpu
 from sources.nvml.library import Handle, Library, same
 from sources.nvml.targets import ReadingRequest, Target
@@ -18,10 +19,45 @@ COUNT: Final = "nvmlDeviceGetCount"
 _Open: TypeAlias = dict[int, Gpu]
 _Closed: TypeAlias = dict[int, tuple[Device, ...]]
 
+Facts: TypeAlias = tuple[tuple[str, str], ...]
+
 T = TypeVar("T")
 M = TypeVar("M")
 
 _COUNT_SYMBOLS: Final = ("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")
+
+_TEXTS: Final = (
+    ("name", "nvmlDeviceGetName"),
+    ("serial", "nvmlDeviceGetSerial"),
+    ("part_number", "nvmlDeviceGetBoardPartNumber"),
+    ("vbios_version", "nvmlDeviceGetVbiosVersion"),
+    ("inforom_image_version", "nvmlDeviceGetInforomImageVersion"),
+)
+_INFOROM: Final = (
+    ("inforom_oem_version", 0),
+    ("inforom_ecc_version", 1),
+    ("inforom_power_version", 2),
+)
+
+# By nvmlBrandType_t; the texts are DCGM's.
+_BRANDS: Final = {
+    1: "Quadro",
+    2: "Tesla",
+    3: "NVS",
+    4: "Grid",
+    5: "GeForce",
+    6: "Titan",
+    7: "NVIDIA Virtual Applications",
+    8: "NVIDIA Virtual PC",
+    9: "NVIDIA Virtual Compute Server",
+    10: "NVIDIA RTX Virtual Workstation",
+    11: "NVIDIA vGaming",
+    12: "Quadro RTX",
+    13: "NVIDIA RTX",
+    14: "NVIDIA",
+    15: "GeForce RTX",
+    16: "Titan RTX",
+}
 
 
 class Inventory:
@@ -50,7 +86,7 @@ class Inventory:
         self._nvml = nvml
         self._wanted = wanted
         self._now = now
-        self._driver: board_facts.Facts = ()
+        self._driver: Facts = ()
         self._count = -1
         self._groups: list[tuple[Device, ...]] = []
         self._devices: tuple[Device, ...] = ()
@@ -149,11 +185,11 @@ class Inventory:
             Step(NO_TARGET, lambda: list(self.gpus.values()), fan_out),
         ]
 
-    def _open(self) -> board_facts.Facts:
+    def _open(self) -> Facts:
         self._nvml.open()
-        return board_facts.of_driver(self._nvml)
+        return _driver_facts(self._nvml)
 
-    def _set_driver(self, facts: board_facts.Facts) -> None:
+    def _set_driver(self, facts: Facts) -> None:
         self._driver = facts
 
     def _set_count(self, count: int, *, rescan: bool) -> list[Step]:
@@ -234,7 +270,7 @@ class Inventory:
         bus_id = _value_or(nvml.pci_bus_id(handle), "")
         model = _value_or(nvml.text("nvmlDeviceGetName", handle), "")
         driver = dict(self._driver).get("driver_version", "")
-        facts = tuple(sorted((*self._driver, *board_facts.of_board(nvml, handle))))
+        facts = tuple(sorted((*self._driver, *_board_facts(nvml, handle))))
         device = Device(uuid, index, minor, bus_id, model, driver, None, facts)
         try:
             target = Target(nvml, handle, uuid, self._wanted, self._now)
@@ -255,3 +291,48 @@ def _value_or(answer: tuple[int, T], missing: M) -> T | M:
     code, value = answer
     codes.check_driver(code)
     return value if code == 0 else missing
+
+
+def _driver_facts(nvml: Library) -> Facts:
+    """Return the versions of driver and library.
+
+    Raises:
+        DriverGoneError: the driver is gone.
+    """
+    answers = (
+        ("driver_version", nvml.text("nvmlSystemGetDriverVersion")),
+        ("nvml_version", nvml.text("nvmlSystemGetNVMLVersion")),
+    )
+    return tuple((name, text) for name, answer in answers if (text := _text_or_empty(answer)))
+
+
+def _board_facts(nvml: Library, handle: Handle) -> Iterator[tuple[str, str]]:
+    """Yield the facts of a board that the driver reports.
+
+    Each takes some microseconds. The checksum of the inforom is not read: it takes 70 ms.
+
+    Raises:
+        DriverGoneError: the driver is gone.
+    """
+    for name, call in _TEXTS:
+        if text := _text_or_empty(nvml.text(call, handle)):
+            yield name, text
+    for name, part in _INFOROM:
+        if text := _text_or_empty(
+            nvml.text("nvmlDeviceGetInforomVersion", handle, ctypes.c_int(part))
+        ):
+            yield name, text
+    code, brand = nvml.number("nvmlDeviceGetBrand", handle)
+    codes.check_driver(code)
+    if code == 0 and brand in _BRANDS:
+        yield "brand", _BRANDS[brand]
+    buffer = library.text_buffer()
+    code = nvml.call("nvmlDeviceGetGspFirmwareVersion", handle, buffer)
+    if text := _text_or_empty((code, library.decoded(buffer))):
+        yield "gsp_firmware_version", text
+
+
+def _text_or_empty(answer: tuple[int, str]) -> str:
+    code, text = answer
+    codes.check_driver(code)
+    return text.strip() if code == 0 else ""

@@ -17,7 +17,6 @@ from pipeline.base.errors import TransientError
 from pipeline.host.shared_libraries import NoLibraryFileError, ready
 from sources.nvml import codes
 from sources.nvml.gpm_buffers import Buffers
-from sources.nvml.open_errors import OPENING
 
 Call: TypeAlias = Callable[[], int]
 Handle: TypeAlias = Any
@@ -111,7 +110,7 @@ class Library:
             ) from error
         except pynvml.NVMLError as error:
             code = int(error.value)
-            fix = OPENING.get(code, "see the kernel log (dmesg) for NVRM messages")
+            fix = codes.OPENING.get(code, "see the kernel log (dmesg) for NVRM messages")
             text = f"cannot initialise NVML ({codes.name(code)}): {fix}"
             if code in _REPEATED:
                 raise codes.DriverGoneError(code, text) from error

@@ -12,7 +12,7 @@ from pipeline.model import NS, ProcessesSampled
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
 from sources.nvml.options import Options
-from sources.nvml.owner_thread import ProcessLookup
+from sources.nvml.process_owners import ProcessLookup
 from sources.nvml.sample_owners import pids, to_device_use
 from sources.nvml.state import NvmlState
 from sources.nvml.usage_sample import GpuSample, GpuUsageSampler

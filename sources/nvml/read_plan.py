@@ -7,12 +7,11 @@ from typing import Final, TypeAlias
 
 from pipeline.fields import CATALOGUE
 from pipeline.model import Instant
-from sources.nvml import board_limits, codes, field_values, nvlink_counters, readers
-from sources.nvml.energy_counter import FIELD, Energy
+from sources.nvml import codes, field_values, nvlink_counters, readers
+from sources.nvml.counters import ENERGY, Energy, PcieCounters
 from sources.nvml.field_values import FieldValueRequest, batch
 from sources.nvml.gpm import Profiler
 from sources.nvml.nvlink_counters import Peers
-from sources.nvml.pcie_counters import PcieCounters
 from sources.nvml.process_list import processes
 from sources.nvml.process_utilization import Utilization
 from sources.nvml.sample_statistics import Ring
@@ -68,7 +67,7 @@ _NUMBERS: Final = (
     _Number("ecc_uncorrected_aggregate", _ECC, COUNT, (1, 1)),
 )
 
-FORCED: Final = frozenset({FIELD, *readers.UTILIZATION})
+FORCED: Final = frozenset({ENERGY, *readers.UTILIZATION})
 """Fields that are read immediately when a device gets another holder."""
 
 Stateful: TypeAlias = Profiler | Ring | PcieCounters | Energy | Utilization
@@ -160,7 +159,7 @@ def for_gpu(target: Target, peers: Peers) -> Plan:
         if target.wants(spec.field):
             number = _number(target, spec)
             (plan.slow if spec.field in SLOW else plan.fast).append(number)
-            if spec.field == FIELD:
+            if spec.field == ENERGY:
                 plan.forced.append(number)
     if target.wants(*readers.UTILIZATION):
         utilization = readers.utilization(target)
@@ -180,9 +179,9 @@ def for_gpu(target: Target, peers: Peers) -> Plan:
 
 
 _SINGLE: Final[dict[str, Callable[[Target, str], Reader]]] = {
-    **dict.fromkeys(board_limits.THRESHOLDS, board_limits.threshold),
-    "fan_speed_percent": board_limits.fans,
-    "vgpu_license_status": board_limits.licence,
+    **dict.fromkeys(readers.THRESHOLDS, readers.threshold),
+    "fan_speed_percent": readers.fans,
+    "vgpu_license_status": readers.licence,
     "nvlink_up": nvlink_counters.states,
 }
 

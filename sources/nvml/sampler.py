@@ -14,7 +14,6 @@ from sources.nvml.gpm import METRICS
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
 from sources.nvml.nvlink_counters import RATES, TOTALS
-from sources.nvml.open_errors import OPENING
 from sources.nvml.options import Options
 from sources.nvml.process_sampler import ProcessSampler
 from sources.nvml.read_plan import FORCED
@@ -215,7 +214,7 @@ class Sampler:
             raise codes.DriverGoneError(
                 codes.UNKNOWN,
                 f"all GPUs report {codes.name(codes.UNKNOWN)} ({codes.UNKNOWN}): podgpu "
-                f"initialises NVML again; if that does not help, {OPENING[codes.UNKNOWN]}",
+                f"initialises NVML again; if that does not help, {codes.OPENING[codes.UNKNOWN]}",
             )
 
     async def _publish(

@@ -1,17 +1,105 @@
-"""State that outlives the runs of the source and the source itself."""
+"""State that outlives the runs of the source: devices, counters, threads, logged errors."""
+
+from collections.abc import Mapping
 
 from pipeline.component.xid_rate_limit import PendingXids
-from pipeline.model import XidReport
-from sources.nvml.counter_state import DeviceHistory
+from pipeline.model import Device, XidReport
+from sources.nvml.device_filter import DeviceFilter
 from sources.nvml.library import Library
-from sources.nvml.owner_thread import ProcessLookup
+from sources.nvml.process_owners import ProcessLookup
+from sources.nvml.sliding_counts import ClockEvents
 from sources.nvml.topology_job import TopologyReadings
 from sources.nvml.worker_pool import WorkerPool
+from sources.nvml.xid_counts import XidCounts, XidLogThrottle
 from sources.nvml.xid_watch import XidWatch
 
 _KEY = "nvml"
 
 _FIRST_DELAY, _MAX_DELAY = 5.0, 300.0  # seconds
+
+
+class DeviceHistory:
+    """What is known about the GPUs; outlives the runs of the source.
+
+    Attributes:
+        gpus: every physical GPU that was ever enumerated, by uuid; a missing one is down.
+        by_index: devices by index as they were last announced.
+        down: uuids of GPUs that were down at the last visit.
+        outage_reported: whether the last readings reported all GPUs as down with the source.
+        departing: uuids of GPUs that were replaced or are no longer included, until their last
+            reading is emitted.
+        present_once: the option `devices` whose devices were all seen once; a missing one is lost
+            since then.
+        xids: the XID errors.
+        clock_events: in how many samples each clock event was active.
+        pcie_totals: the bytes over PCIe so far, by uuid and rate.
+        hidden: uuids of GPUs that the option `devices` excludes: not even `gpu_up` is reported.
+        xid_log: which XID errors were logged.
+    """
+
+    def __init__(self) -> None:
+        self.gpus: dict[str, Device] = {}
+        self.by_index: dict[int, tuple[Device, ...]] = {}
+        self.down: set[str] = set()
+        self.outage_reported = False
+        self.departing: list[str] = []
+        self.present_once: DeviceFilter | None = None
+        self.xids = XidCounts()
+        self.clock_events = ClockEvents(0)
+        self.pcie_totals: dict[str, dict[str, float]] = {}
+        self.hidden: set[str] = set()
+        self.xid_log = XidLogThrottle()
+        self._logged: set[tuple[str, str]] = set()
+
+    def update(self, by_index: Mapping[int, tuple[Device, ...]], choice: DeviceFilter) -> None:
+        """Store the current devices, and forget GPUs that were replaced.
+
+        A GPU was replaced if it is missing and another one has its index and its PCI bus id.
+
+        Args:
+            by_index: the devices.
+            choice: which of them are read.
+        """
+        reported = self.gpus.keys() - self.hidden if self.outage_reported else frozenset()
+        self.by_index = dict(by_index)
+        present = {devices[0].uuid: devices[0] for devices in by_index.values()}
+        taken = {(gpu.index, gpu.pci_bus_id) for gpu in present.values() if gpu.pci_bus_id}
+        replaced = [
+            uuid
+            for uuid, gpu in self.gpus.items()
+            if uuid not in present and (gpu.index, gpu.pci_bus_id) in taken
+        ]
+        for uuid in replaced:
+            self._forget(uuid)
+        self.departing += (uuid for uuid in replaced if uuid not in self.hidden)
+        self.gpus.update(present)
+        self.hidden = {uuid for uuid, gpu in self.gpus.items() if not choice.has_gpu(gpu.index)}
+        self.departing += sorted(self.hidden & reported)
+
+    def _forget(self, uuid: str) -> None:
+        del self.gpus[uuid]
+        self.down.discard(uuid)
+        self.xids.forget(uuid)
+        self.clock_events.forget(uuid)
+        self.pcie_totals.pop(uuid, None)
+        self.xid_log.forget(uuid)
+
+    def counting_clock_events(self, length_ns: int) -> ClockEvents:
+        """Return the counter of clock events over a window of that length."""
+        if self.clock_events.length_ns != length_ns:
+            self.clock_events = ClockEvents(length_ns)
+        return self.clock_events
+
+    def is_first(self, topic: str, subject: str) -> bool:
+        """Return whether this topic and subject are logged for the first time."""
+        known = (topic, subject) in self._logged
+        self._logged.add((topic, subject))
+        return not known
+
+    def describe(self, target: str) -> str:
+        """Return index and uuid of a GPU; any other target unchanged."""
+        gpu = self.gpus.get(target)
+        return target if gpu is None else f"GPU {gpu.index} ({target})"
 
 
 class NvmlState:

@@ -18,16 +18,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Card:
-    numa_node: int | None = None
-    pcie_path: tuple[str, ...] = ()
-    links: Links | None = None
-    cluster: str = ""
-    clique: int | None = None
-    memory: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Pair:
     level: Level | None = None
     reachable: bool | None = None
@@ -49,29 +39,15 @@ class TopologyReadings:
     def __init__(self) -> None:
         self.active_calls: dict[str, tuple[Gpu, Gpu]] = {}
         self.hung: set[tuple[Gpu, Gpu]] = set()
-        self._cards: dict[str, _Card] = {}
-        self._pairs: dict[tuple[str, str], _Pair] = {}
+        self.cards: dict[str, TopologyCard] = {}
+        self.links: dict[str, Links | None] = {}
+        self.pairs: dict[frozenset[str], _Pair] = {}
 
-    @property
-    def cards(self) -> Collection[str]:
-        """The uuids of the GPUs that were read."""
-        return self._cards.keys()
-
-    def card(self, uuid: str) -> _Card:
+    def card(self, device: Device) -> TopologyCard:
         """Return what is known about a GPU."""
-        return self._cards.get(uuid, _Card())
-
-    def pair(self, one: str, other: str) -> _Pair:
-        """Return what is known about two GPUs, in either order."""
-        return self._pairs.get(_key(one, other), _Pair())
-
-    def set_card(self, uuid: str, card: _Card) -> None:
-        """Store what is known about a GPU."""
-        self._cards[uuid] = card
-
-    def set_pair(self, one: str, other: str, pair: _Pair) -> None:
-        """Store what is known about two GPUs."""
-        self._pairs[_key(one, other)] = pair
+        unknown = TopologyCard(device.uuid, None, "", None, (), None)
+        known = self.cards.get(device.uuid, unknown)
+        return replace(known, index=device.index, pci_bus_id=device.pci_bus_id)
 
     def retain(self, uuids: Collection[str], gpus: Collection[Gpu]) -> None:
         """Forget all other GPUs.
@@ -80,10 +56,9 @@ class TopologyReadings:
             uuids: the GPUs that the driver enumerates.
             gpus: the open ones of them.
         """
-        self._cards = {uuid: card for uuid, card in self._cards.items() if uuid in uuids}
-        self._pairs = {
-            key: pair for key, pair in self._pairs.items() if key[0] in uuids and key[1] in uuids
-        }
+        for uuid in self.cards.keys() - set(uuids):
+            del self.cards[uuid], self.links[uuid]
+        self.pairs = {key: pair for key, pair in self.pairs.items() if key <= set(uuids)}
         self.hung = {pair for pair in self.hung if pair[0] in gpus and pair[1] in gpus}
 
     def read(self, devices: Iterable[Device]) -> TopologyRead:
@@ -94,28 +69,14 @@ class TopologyReadings:
         """
         found = sorted(devices, key=lambda device: device.order)
         return TopologyRead(
-            tuple([self._card_of(device) for device in found]),
+            tuple([self.card(device) for device in found]),
             tuple([self._pair_of(one, other) for one, other in combinations(found, 2)]),
         )
 
-    def _card_of(self, device: Device) -> TopologyCard:
-        card = self.card(device.uuid)
-        return TopologyCard(
-            device.uuid,
-            device.index,
-            device.pci_bus_id,
-            card.numa_node,
-            card.pcie_path,
-            card.links.active if card.links is not None else None,
-            card.cluster,
-            card.clique,
-            card.memory,
-        )
-
     def _pair_of(self, one: Device, other: Device) -> TopologyPair:
-        pair = self.pair(one.uuid, other.uuid)
-        ends = [(each.pci_bus_id, self.card(each.uuid).links) for each in (one, other)]
-        nvlinks = nvlink.nvlink_count(ends[0], ends[1], pair.reachable)
+        pair = self.pairs.get(frozenset((one.uuid, other.uuid)), _Pair())
+        a, b = ((device.pci_bus_id, self.links.get(device.uuid)) for device in (one, other))
+        nvlinks = nvlink.nvlink_count(a, b, pair.reachable)
         return TopologyPair(one.uuid, other.uuid, pair.level, nvlinks, pair.reachable)
 
 
@@ -151,27 +112,16 @@ class TopologySurvey(Job[None]):
         self._sysfs = sysfs_root
         # Each pair is read once, in the step of its first GPU.
         later = [(gpu, self._gpus[at + 1 :]) for at, gpu in enumerate(self._gpus)]
-        super().__init__(
-            [
-                *(
-                    Step(
-                        gpu.uuid,
-                        partial(self._query, gpu, self._card),
-                        partial(self._store_card, gpu),
-                    )
-                    for gpu in self._gpus
-                ),
-                *(
-                    Step(
-                        gpu.uuid,
-                        partial(self._read_pairs, gpu, others),
-                        partial(self._store_pairs, gpu),
-                    )
-                    for gpu, others in later
-                    if others
-                ),
-            ]
-        )
+        steps = [
+            Step(gpu.uuid, partial(self._query, gpu, self._card), partial(self._store_card, gpu))
+            for gpu in self._gpus
+        ]
+        steps += [
+            Step(gpu.uuid, partial(self._read_pairs, gpu, others), partial(self._store_pairs, gpu))
+            for gpu, others in later
+            if others
+        ]
+        super().__init__(steps)
 
     def _query(self, gpu: Gpu, query: Callable[[Gpu], T]) -> T | None:
         """Query a GPU, unless it is down or a call with it hangs."""
@@ -188,26 +138,27 @@ class TopologySurvey(Job[None]):
         """Return the GPUs with a call that runs, which must be on an abandoned thread."""
         return {gpu for pair in tuple(self._readings.active_calls.values()) for gpu in pair}
 
-    def _card(self, gpu: Gpu) -> _Card:
-        nvml, known = self._nvml, self._readings.card(gpu.uuid)
+    def _card(self, gpu: Gpu) -> tuple[TopologyCard, Links | None]:
+        nvml, readings, uuid = self._nvml, self._readings, gpu.uuid
+        known, links = readings.card(gpu.device), readings.links.get(uuid)
         cluster, clique = nvlink.read_fabric(nvml, gpu.handle)
-        if gpu not in self._unread:
-            if (cluster, clique) != (known.cluster, known.clique):
-                self.changed.add(gpu.uuid)
-            return replace(known, cluster=cluster, clique=clique)
-        bus_id = gpu.device.pci_bus_id
-        return _Card(
-            pci_sysfs.numa_node(bus_id, self._sysfs),
-            pci_sysfs.pcie_path(bus_id, self._sysfs),
-            nvlink.read_links(nvml, gpu.handle),
-            cluster,
-            clique,
-            readers.memory_total(nvml, gpu.handle),
-        )
+        if gpu in self._unread:
+            bus_id = known.pci_bus_id
+            links = nvlink.read_links(nvml, gpu.handle)
+            known = replace(
+                known,
+                numa_node=pci_sysfs.numa_node(bus_id, self._sysfs),
+                pcie_path=pci_sysfs.pcie_path(bus_id, self._sysfs),
+                links=None if links is None else links.active,
+                memory_bytes=readers.memory_total(nvml, gpu.handle),
+            )
+        elif (cluster, clique) != (known.cluster, known.clique):
+            self.changed.add(uuid)
+        return replace(known, cluster=cluster, clique=clique), links
 
-    def _store_card(self, gpu: Gpu, card: _Card | None) -> None:
-        if card is not None:
-            self._readings.set_card(gpu.uuid, card)
+    def _store_card(self, gpu: Gpu, found: tuple[TopologyCard, Links | None] | None) -> None:
+        if found is not None:
+            self._readings.cards[gpu.uuid], self._readings.links[gpu.uuid] = found
 
     def _read_pairs(self, gpu: Gpu, others: Iterable[Gpu]) -> list[tuple[Gpu, _Pair]]:
         found: list[tuple[Gpu, _Pair]] = []
@@ -224,7 +175,7 @@ class TopologySurvey(Job[None]):
         return found
 
     def _pair(self, other: Gpu, gpu: Gpu) -> _Pair:
-        nvml, before = self._nvml, self._readings.pair(gpu.uuid, other.uuid)
+        nvml, before = self._nvml, self._pair_before(gpu, other)
         self._readings.active_calls[gpu.uuid] = (gpu, other)
         try:
             level = nvlink.read_level(nvml, gpu.handle, other.handle)
@@ -251,11 +202,10 @@ class TopologySurvey(Job[None]):
 
     def _store_pairs(self, gpu: Gpu, found: Iterable[tuple[Gpu, _Pair]]) -> None:
         for other, pair in found:
-            before = self._readings.pair(gpu.uuid, other.uuid)
+            before = self._pair_before(gpu, other)
             if before.reachable is not None and pair.reachable != before.reachable:
                 self.changed |= {gpu.uuid, other.uuid}
-            self._readings.set_pair(gpu.uuid, other.uuid, pair)
+            self._readings.pairs[frozenset((gpu.uuid, other.uuid))] = pair
 
-
-def _key(one: str, other: str) -> tuple[str, str]:
-    return (one, other) if one < other else (other, one)
+    def _pair_before(self, one: Gpu, other: Gpu) -> _Pair:
+        return self._readings.pairs.get(frozenset((one.uuid, other.uuid)), _Pair())

@@ -6,8 +6,7 @@ from typing import Final
 
 from pipeline.model import GpuProcess, Instant
 from sources.nvml import codes
-from sources.nvml.energy_counter import FIELD as ENERGY
-from sources.nvml.energy_counter import Energy
+from sources.nvml.counters import ENERGY, Energy
 from sources.nvml.gpm import Profiling
 from sources.nvml.gpu import Gpu
 from sources.nvml.library import Library, address

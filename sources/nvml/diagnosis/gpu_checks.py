@@ -10,7 +10,6 @@ from sources.nvml import codes, library
 from sources.nvml.checks import CHECKS
 from sources.nvml.diagnosis.driver_files import Driver
 from sources.nvml.library import Handle, Library
-from sources.nvml.open_errors import RELOADED
 
 _COUNT: Final = ("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")
 _PLACE: Final = "NVML"
@@ -61,7 +60,7 @@ def check_gpus(driver: Driver, profiling: Profiling) -> list[Finding]:
         answered = [gpu.code for gpu in gpus] or [code]
         if all(each == codes.UNKNOWN for each in answered):
             observed = f"every call returned {codes.name(codes.UNKNOWN)} ({codes.UNKNOWN})"
-            return [CHECKS["nvml.access"].failure(_PLACE, observed, RELOADED)]
+            return [CHECKS["nvml.access"].failure(_PLACE, observed, codes.RELOADED)]
         working = [gpu for gpu in gpus if gpu.handle is not None and gpu.code == codes.OK]
         return [
             *_gpus(gpus, code, driver),

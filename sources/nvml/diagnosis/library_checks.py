@@ -20,7 +20,6 @@ from sources.nvml import codes
 from sources.nvml.checks import CHECKS
 from sources.nvml.diagnosis.driver_files import Driver
 from sources.nvml.library import SONAME
-from sources.nvml.open_errors import RELOADED
 
 _FILE: Final = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+(?:\.\d+)?)$", re.MULTILINE)
 _DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
@@ -112,7 +111,7 @@ def _failed(code: int, driver: Driver, roots: Roots) -> list[Finding]:
     access = CHECKS["nvml.access"]
     if code == codes.UNKNOWN:
         observed = f"{returned}: cannot access the devices, but driver and library are present"
-        return [access.failure(_INIT, observed, RELOADED)]
+        return [access.failure(_INIT, observed, codes.RELOADED)]
     if code == codes.NO_PERMISSION:
         observed = f"{returned}: no permission to open the device files"
         fix = (
@@ -171,7 +170,7 @@ def _open(control: Path) -> None:
 
 _FIXES: Final = {
     # The device cgroup of the container denies access; wrong file modes cause EACCES.
-    errno.EPERM: RELOADED,
+    errno.EPERM: codes.RELOADED,
     errno.EACCES: "give podgpu's user read and write permission (the mode on the host is usually "
     "0666), or run as root",
 }

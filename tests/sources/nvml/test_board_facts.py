@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.fields import LABELS, FieldPlan
 from pipeline.model import Device, DevicesDiscovered
-from sources.nvml.board_facts import _BRANDS
+from sources.nvml.inventory import _BRANDS
 from tests.fakes.nvml import (
     NOTHING_SUPPORTED,
     FakeNvml,

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.nvml.sample_series import Series
-from sources.nvml.time_buckets import Buckets
+from sources.nvml.sample_series import Buckets, Series
 from tests.fakes.nvml import ALL_ONES_32
 
 SECOND = 1_000_000

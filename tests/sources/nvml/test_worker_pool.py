@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.base.clock import SystemClock
 from pipeline.model import NS
-from sources.nvml.worker_pool import Job, Step, WorkerPool
+from sources.nvml.worker_pool import AnyJob, Job, Step, WorkerPool
 from tests.sources.nvml.harness import until
 
 CLOCK = SystemClock()
@@ -44,7 +44,7 @@ async def test_jobs_run_in_the_order_urgent_usual_idle(
     pool: WorkerPool,
 ) -> None:
     journal = Journal()
-    jobs = [
+    jobs: list[AnyJob] = [
         Job(journal.steps("idle"), idle=True),
         Job(journal.steps("usual")),
         Job(journal.steps("urgent"), urgent=True),
@@ -88,7 +88,7 @@ async def test_an_idle_job_can_be_prioritized(pool: WorkerPool) -> None:
     pool.start(CLOCK, 5)
     usual = asyncio.create_task(pool.run(Job(journal.steps("usual"))))
     await until(lambda: journal.done == ["usual0"])
-    job = Job(journal.steps("idle"), idle=True)
+    job: AnyJob = Job(journal.steps("idle"), idle=True)
     idle = asyncio.create_task(pool.run(job))
     await asyncio.sleep(0)
     pool.prioritize(job)
