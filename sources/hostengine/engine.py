@@ -1,17 +1,53 @@
 """The GPUs of a host engine, and the values that it reads. Blocking: for use in a thread."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from pipeline.fields import FieldPlan
+from pipeline.fields import CATALOGUE, Field, FieldPlan
 from pipeline.fields.value_bounds import possible
 from pipeline.model import Device, Instant, MigPlace, Reading
-from sources.hostengine import field_ids, structs
+from sources.hostengine import structs
 from sources.hostengine.library import DcgmError, Session
-from sources.hostengine.structs import Entity, FieldValue
-from sources.hostengine.values import major, number, text
+from sources.hostengine.options import Options
+from sources.hostengine.structs import Entity, FieldValue, major, number, text
+
+NAME: Final = 50
+INDEX: Final = 52
+UUID: Final = 54
+MINOR: Final = 55
+PCI_BUS_ID: Final = 57
+COMPUTE_CAPABILITY: Final = 63
+
+_PROFILING: Final = "DCGM_FI_PROF_"
+_ORDER: Final = (
+    "GR_ENGINE_ACTIVE",
+    "SM_ACTIVE",
+    "SM_OCCUPANCY",
+    "PIPE_TENSOR_ACTIVE",
+    "DRAM_ACTIVE",
+    "PIPE_FP64_ACTIVE",
+    "PIPE_FP32_ACTIVE",
+    "PIPE_FP16_ACTIVE",
+    "PCIE_TX_BYTES",
+    "PCIE_RX_BYTES",
+    "NVLINK_TX_BYTES",
+    "NVLINK_RX_BYTES",
+    "PIPE_TENSOR_IMMA_ACTIVE",
+    "PIPE_TENSOR_HMMA_ACTIVE",
+    "PIPE_TENSOR_DFMA_ACTIVE",
+    "PIPE_INT_ACTIVE",
+    *(f"NVDEC{engine}_ACTIVE" for engine in range(8)),
+    *(f"NVJPG{engine}_ACTIVE" for engine in range(8)),
+    *(f"NVOFA{engine}_ACTIVE" for engine in range(2)),
+)
+_IDS: Final = {f"{_PROFILING}{name}": number for number, name in enumerate(_ORDER, 1001)}
+
+PROFILING: Final[Mapping[int, Field]] = {
+    _IDS[field.dcgm]: field for field in CATALOGUE if field.dcgm in _IDS
+}
+"""Fields by DCGM's id."""
 
 _HOPPER: Final = 9
 """Major compute capability of the first GPUs whose profiling fields NVML provides."""
@@ -24,12 +60,12 @@ _FIXES: Final = {
 }
 
 _DESCRIPTION_FIELDS: Final = (
-    field_ids.UUID,
-    field_ids.NAME,
-    field_ids.INDEX,
-    field_ids.MINOR,
-    field_ids.PCI_BUS_ID,
-    field_ids.COMPUTE_CAPABILITY,
+    UUID,
+    NAME,
+    INDEX,
+    MINOR,
+    PCI_BUS_ID,
+    COMPUTE_CAPABILITY,
 )
 
 
@@ -65,16 +101,17 @@ class Engine:
     Args:
         session: a connected session.
         plan: the requested fields.
-        every: seconds between two reads.
-        all_gpus: whether to read also the GPUs whose fields NVML provides.
+        options: the interval, and whether to read also the GPUs whose fields NVML provides.
 
     Raises:
         DcgmError: a query of the host engine failed.
     """
 
-    def __init__(self, session: Session, plan: FieldPlan, every: float, *, all_gpus: bool) -> None:
+    def __init__(self, session: Session, plan: FieldPlan, options: Options) -> None:
         self._session = session
-        self._fields: Sequence[int] = tuple(field_ids.wanted(plan))
+        self._fields: Sequence[int] = tuple(
+            number for number, spec in PROFILING.items() if spec.name in plan
+        )
         self._read_at: dict[tuple[str, int], int] = {}
         self._layout = self._enumerate()
         self.unwatched: dict[str, str] = {}
@@ -87,8 +124,8 @@ class Engine:
             device, is_older = description
             targets = [Target(Entity(structs.GPU, gpu), device), *self._slices(gpu, device)]
             found += [target.device for target in targets]
-            if self._fields and (is_older or all_gpus):
-                self._watch(gpu, targets, every)
+            if self._fields and (is_older or options.fields == "all"):
+                self._watch(gpu, targets, float(options.interval))
         self.devices = tuple(found)
         if self._targets:
             session.update()
@@ -129,7 +166,7 @@ class Engine:
         self, result: Round, uuid: str, values: Iterable[FieldValue], at: Instant, good_for_ns: int
     ) -> None:
         for found in values:
-            spec = field_ids.PROFILING.get(found.field)
+            spec = PROFILING.get(found.field)
             if spec is None or found.status or found.ts <= 0:
                 continue
             place = (uuid, found.field)
@@ -173,18 +210,18 @@ class Engine:
         """Return a GPU and whether it is older than Hopper; None for a GPU without a uuid."""
         values = self._session.values(Entity(structs.GPU, gpu), _DESCRIPTION_FIELDS, live=True)
         by_field = {value.field: value for value in values if not value.status}
-        uuid = text(by_field.get(field_ids.UUID))
+        uuid = text(by_field.get(UUID))
         if not uuid:
             return None
-        index, minor = (number(by_field.get(name)) for name in (field_ids.INDEX, field_ids.MINOR))
+        index, minor = (number(by_field.get(name)) for name in (INDEX, MINOR))
         device = Device(
             uuid,
             index=None if index is None else int(index),
             minor=None if minor is None else int(minor),
-            pci_bus_id=text(by_field.get(field_ids.PCI_BUS_ID)),
-            model=text(by_field.get(field_ids.NAME)),
+            pci_bus_id=text(by_field.get(PCI_BUS_ID)),
+            model=text(by_field.get(NAME)),
         )
-        return device, major(by_field.get(field_ids.COMPUTE_CAPABILITY)) < _HOPPER
+        return device, major(by_field.get(COMPUTE_CAPABILITY)) < _HOPPER
 
     def _slices(self, gpu: int, parent: Device) -> Iterable[Target]:
         instances = self._layout[1]
@@ -197,7 +234,7 @@ class Engine:
                 if (child, of_kind, of) == (structs.COMPUTE, structs.INSTANCE, number_)
             ]
             entity = Entity(structs.INSTANCE, number_)
-            [name] = self._session.values(entity, (field_ids.NAME,), live=True)
+            [name] = self._session.values(entity, (NAME,), live=True)
             place = MigPlace(
                 parent.uuid,
                 gi,

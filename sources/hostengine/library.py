@@ -11,13 +11,8 @@ from typing import Any, Final
 from pipeline.base.safe_text import line
 from pipeline.host.shared_libraries import ready
 from sources.hostengine import structs
-from sources.hostengine.structs import (
-    ConnectParams,
-    Entity,
-    FieldValue,
-    Hierarchy,
-    MigEntity,
-)
+from sources.hostengine.options import Options
+from sources.hostengine.structs import ConnectParams, Entity, FieldValue, Hierarchy, MigEntity
 
 NAMES: Final = ("libdcgm.so.4", "libdcgm.so.3")
 """Names by which the linker finds the library. The part of its interface used here is the same."""
@@ -108,45 +103,59 @@ class Library:
 
 
 class Session:
-    """A connection to a host engine; `close` ends it and all its watches.
+    """A connection to a host engine, used only on the thread that calls the library.
 
     Args:
-        library: the library.
-        address: host and port, or the path of a socket.
-        is_socket: whether `address` is the path of a socket.
-        timeout: seconds for connecting.
-
-    Raises:
-        DcgmError: cannot connect to the host engine.
+        options: library, address and timeout.
     """
 
-    def __init__(self, library: Library, address: str, *, is_socket: bool, timeout: float) -> None:
-        self._library = library
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._library: Library | None = None
         self._handle = ctypes.c_void_p()
+
+    def connect(self) -> None:
+        """Open a new connection.
+
+        Raises:
+            DcgmError: cannot connect to the host engine.
+        """
+        self.close()
+        options, dcgm = self._options, library(self._options.library)
+        timeout_ms = max(1, round(float(options.timeout) * 1000))
         params = ConnectParams(
-            structs.version(ConnectParams, 2), 0, max(1, round(timeout * 1000)), int(is_socket)
+            structs.version(ConnectParams, 2), 0, timeout_ms, int(bool(options.socket))
         )
-        library.enter()
+        address = (options.socket or options.address).encode()
+        dcgm.enter()
         try:
-            library.call("dcgmConnect_v2", address.encode(), byref(params), byref(self._handle))
+            dcgm.call("dcgmConnect_v2", address, byref(params), byref(self._handle))
         except DcgmError:
-            library.leave()
+            dcgm.leave()
             raise
+        self._library = dcgm
 
     def close(self) -> None:
-        """End the connection."""
-        try:
-            self._library.call("dcgmDisconnect", self._handle)
-        finally:
-            self._library.leave()
+        """End the connection and all its watches, if it is open."""
+        dcgm, self._library = self._library, None
+        if dcgm is not None:
+            # A host engine that is gone makes these fail.
+            with contextlib.suppress(DcgmError):
+                dcgm.call("dcgmDisconnect", self._handle)
+            with contextlib.suppress(DcgmError):
+                dcgm.leave()
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        if self._library is None:
+            raise DcgmError("not connected", GONE)
+        self._library.call(name, self._handle, *arguments)
 
     def entities(self, kind: int) -> tuple[int, ...]:
         """Return the ids of all entities of a kind that DCGM supports."""
         ids = (ctypes.c_uint * (structs.MAX_GPUS * 14))()
         count = ctypes.c_int(len(ids))
-        self._library.call(
+        self._call(
             "dcgmGetEntityGroupEntities",
-            self._handle,
             ctypes.c_int(kind),
             ids,
             byref(count),
@@ -157,7 +166,7 @@ class Session:
     def instances(self) -> list[MigEntity]:
         """Return all GPU instances and compute instances."""
         found = Hierarchy(version=structs.version(Hierarchy, 2))
-        self._library.call("dcgmGetGpuInstanceHierarchy", self._handle, byref(found))
+        self._call("dcgmGetGpuInstanceHierarchy", byref(found))
         return list(found.entities[: min(found.count, len(found.entities))])
 
     def watch(
@@ -171,19 +180,17 @@ class Session:
             fields: ids of the fields.
             every: seconds between two reads.
         """
-        call, handle = self._library.call, self._handle
         group, field_group = ctypes.c_void_p(), ctypes.c_void_p()
         numbers = (ctypes.c_ushort * len(fields))(*fields)
-        kind = ctypes.c_int(structs.EMPTY_GROUP)
-        call("dcgmGroupCreate", handle, kind, name.encode(), byref(group))
+        kind, group_name = ctypes.c_int(structs.EMPTY_GROUP), name.encode()
+        self._call("dcgmGroupCreate", kind, group_name, byref(group))
         for entity in entities:
             kind, number = ctypes.c_int(entity.kind), ctypes.c_uint(entity.id)
-            call("dcgmGroupAddEntity", handle, group, kind, number)
+            self._call("dcgmGroupAddEntity", group, kind, number)
         count = ctypes.c_int(len(fields))
-        call("dcgmFieldGroupCreate", handle, count, numbers, name.encode(), byref(field_group))
-        call(
+        self._call("dcgmFieldGroupCreate", count, numbers, group_name, byref(field_group))
+        self._call(
             "dcgmWatchFields",
-            handle,
             group,
             field_group,
             ctypes.c_longlong(round(every * 1_000_000)),
@@ -193,7 +200,7 @@ class Session:
 
     def update(self) -> None:
         """Let the host engine read all watched fields, and wait until it has."""
-        self._library.call("dcgmUpdateAllFields", self._handle, ctypes.c_int(1))
+        self._call("dcgmUpdateAllFields", ctypes.c_int(1))
 
     def values(
         self, entity: Entity, fields: Sequence[int], *, live: bool = False
@@ -208,9 +215,8 @@ class Session:
         found = (FieldValue * len(fields))()
         for value in found:
             value.version = structs.version(FieldValue, 2)
-        self._library.call(
+        self._call(
             "dcgmEntitiesGetLatestValues",
-            self._handle,
             byref(entity),
             ctypes.c_uint(1),
             (ctypes.c_ushort * len(fields))(*fields),

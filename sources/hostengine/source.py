@@ -1,31 +1,93 @@
 """The hostengine source: profiling fields of GPUs for which NVML does not provide them."""
 
+import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pipeline.base.errors import TransientError
 from pipeline.component.contracts import SourceContext
-from pipeline.fields import FieldPlan
+from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.model import DevicesDiscovered, Instant, SamplesTaken
-from sources.hostengine.call_thread import Caller
 from sources.hostengine.engine import Engine, Round
-from sources.hostengine.library import (
-    GONE,
-    NO_LIBRARY,
-    VERSION_MISMATCH,
-    DcgmError,
-    Session,
-    library,
-)
+from sources.hostengine.library import NO_LIBRARY, VERSION_MISMATCH, DcgmError, Session
 from sources.hostengine.options import Options
 
+T = TypeVar("T")
+
 _Read: TypeAlias = Callable[[Instant, int], Round | None]
+
+_KEY: Final = "hostengine"
 
 _LONG_RETRY_SECONDS: Final = 60.0
 _GRACE: Final = 1.0
 """Seconds by which the library may exceed its timeout for connecting."""
+
+
+class Caller:
+    """Makes calls one after another; outlives the runs of its source, as a hung call does.
+
+    A call that exceeds its deadline keeps its thread, and no other call starts until it returns.
+    The thread is a daemon thread, so that the process does not wait for it at its end.
+    """
+
+    def __init__(self) -> None:
+        self._thread: DaemonExecutor | None = None
+        self._pending: Future[Any] | None = None
+        self._description = ""
+
+    @classmethod
+    def of(cls, restart_state: dict[str, object]) -> "Caller":
+        """Return the caller that an earlier run left in `restart_state`, or create and keep it."""
+        found = restart_state.get(_KEY)
+        if not isinstance(found, cls):
+            found = restart_state[_KEY] = cls()
+        return found
+
+    async def call(self, description: str, timeout_s: float, call: Callable[[], T]) -> T:
+        """Make a call and return its result.
+
+        Args:
+            description: what the call does, for messages.
+            timeout_s: maximum duration in seconds.
+            call: the call.
+
+        Raises:
+            TransientError: the call takes longer, or an earlier one still hangs.
+            Exception: what the call raised.
+        """
+        if self._pending is not None and not self._pending.done():
+            # The last call of an earlier run may still run.
+            await asyncio.wait({asyncio.wrap_future(self._pending)}, timeout=timeout_s)
+            if not self._pending.done():
+                raise TransientError(
+                    f"{self._description} still hangs in DCGM's library; check the host engine; "
+                    "restart podgpu to end the call"
+                )
+        if self._thread is None:
+            self._thread = DaemonExecutor("podgpu-dcgm")
+        self._description = description
+        self._pending = pending = self._thread.submit(call)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.wrap_future(pending)
+        except TimeoutError:
+            if pending.done() and not pending.cancelled():
+                return pending.result()
+            raise TransientError(
+                f"{description} takes more than {timeout_s:g} s; check that the host engine works"
+            ) from None
+
+    def leave(self, last: Callable[[], None]) -> None:
+        """Submit a last call without waiting for it; it runs after one that still runs."""
+        if self._thread is None:
+            return
+        if self._pending is None or self._pending.done():
+            self._description = "closing the connection"
+        self._pending = self._thread.submit(last)
+        self._thread.shutdown()
+        self._thread = None
 
 
 class HostEngineSource:
@@ -41,23 +103,24 @@ class HostEngineSource:
         Raises:
             TransientError: there is no library or no host engine, or it does not respond.
         """
-        caller, connection = Caller.of(ctx.restart_state), _Connection(self._options, ctx.plan)
+        caller, session = Caller.of(ctx.restart_state), Session(self._options)
         try:
-            await self._read_until_cancelled(ctx, caller, connection)
+            await self._read_until_cancelled(ctx, caller, session)
         except DcgmError as error:
             raise self._failure(error) from error
         finally:
-            caller.leave(connection.close)
+            caller.leave(session.close)
 
     async def _read_until_cancelled(
-        self, ctx: SourceContext, caller: Caller, connection: "_Connection"
+        self, ctx: SourceContext, caller: Caller, session: Session
     ) -> None:
         options = self._options
         timeout, good_for_ns = float(options.timeout), 3 * options.interval.ns
         engine_name = f"the host engine at {options.address}"
         while True:
-            await caller.call(f"connecting to {engine_name}", timeout + _GRACE, connection.connect)
-            engine = await caller.call(f"setting up {engine_name}", timeout, connection.watch)
+            await caller.call(f"connecting to {engine_name}", timeout + _GRACE, session.connect)
+            watch = partial(Engine, session, ctx.plan, options)
+            engine = await caller.call(f"setting up {engine_name}", timeout, watch)
             self._log_start(ctx, engine)
             await ctx.emit(DevicesDiscovered(engine.devices))
             # The first read does not enumerate again, so that each new setup reads at least once.
@@ -112,39 +175,3 @@ class HostEngineSource:
         return TransientError(
             f"{address}: {error}; check that nv-hostengine runs and is reachable there"
         )
-
-
-class _Connection:
-    """The connection, which is only opened and closed on the thread."""
-
-    def __init__(self, options: Options, plan: FieldPlan) -> None:
-        self._options = options
-        self._plan = plan
-        self._session: Session | None = None
-
-    def connect(self) -> None:
-        """Open a new connection."""
-        self.close()
-        options = self._options
-        self._session = Session(
-            library(options.library),
-            options.socket or options.address,
-            is_socket=bool(options.socket),
-            timeout=float(options.timeout),
-        )
-
-    def watch(self) -> Engine:
-        """Enumerate the devices, and let the host engine read them."""
-        if self._session is None:
-            raise DcgmError("not connected", GONE)
-        options = self._options
-        all_gpus = options.fields == "all"
-        return Engine(self._session, self._plan, float(options.interval), all_gpus=all_gpus)
-
-    def close(self) -> None:
-        """End the connection, if there is one."""
-        session, self._session = self._session, None
-        if session is not None:
-            # A host engine that is gone makes this fail.
-            with suppress(DcgmError):
-                session.close()

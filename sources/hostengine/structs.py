@@ -1,9 +1,10 @@
-"""The structs of DCGM's interface, as in its public headers; the same in DCGM 3 and 4.
+"""The structs and values of DCGM's interface, as in its public headers; the same in DCGM 3 and 4.
 
 `dcgm_structs.h`, `dcgm_agent.h` and `dcgm_fields.h` of https://github.com/NVIDIA/go-dcgm.
 """
 
 import ctypes
+import math
 from typing import Final
 
 GPU: Final = 1
@@ -23,6 +24,13 @@ WHOLE: Final = ord("i")
 FRACTION: Final = ord("d")
 TEXT: Final = ord("s")
 """Types of values: `DCGM_FT_INT64`, `DCGM_FT_DOUBLE`, `DCGM_FT_STRING`."""
+
+_BLANK64: Final = 0x7FFFFFFFFFFFFFF0
+_BLANK32: Final = 0x7FFFFFF0
+_BLANK_FLOAT: Final = float(1 << 47)
+_BLANK_TEXT: Final = "<<<"
+_BLANKS: Final = 16
+_HALF: Final = 1 << 16
 
 
 class Entity(ctypes.Structure):
@@ -117,3 +125,37 @@ class Hierarchy(ctypes.Structure):
 def version(struct: type[ctypes.Structure], number: int) -> int:
     """Return the value of `version`: the size of the struct and the number of its layout."""
     return ctypes.sizeof(struct) | number << 24
+
+
+def number(found: FieldValue | None) -> int | float | None:
+    """Return a number; None if the value is blank or not a number."""
+    if found is None:
+        return None
+    if found.type == WHOLE:
+        integer = found.value.i64
+        blank = integer >= _BLANK64 or 0 <= integer - _BLANK32 < _BLANKS
+        return None if blank else integer
+    if found.type == FRACTION:
+        value = found.value.dbl
+        return value if math.isfinite(value) and value < _BLANK_FLOAT else None
+    return None
+
+
+def text(found: FieldValue | None) -> str:
+    """Return a text; empty if the value is blank or not a text."""
+    if found is None or found.type != TEXT:
+        return ""
+    decoded = found.value.str.decode("utf-8", "replace")
+    return "" if decoded.startswith(_BLANK_TEXT) else decoded
+
+
+def major(found: FieldValue | None) -> int:
+    """Return the major compute capability; 0 if it is unknown.
+
+    According to the headers it is the upper half of 64 bits, according to DCGM's code of 32 bits.
+    """
+    value = number(found)
+    if value is None or value < 0:
+        return 0
+    integer = int(value)
+    return integer >> 32 if integer >> 32 else integer // _HALF

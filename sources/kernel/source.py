@@ -8,9 +8,8 @@ from pipeline.component.contracts import SourceContext
 from pipeline.model import Instant, XidReport, XidsReported
 from sources.kernel.log_follower import LogReader, Progress
 from sources.kernel.log_records import Xid
-from sources.kernel.lookup_thread import BlockingCalls
 from sources.kernel.options import Options
-from sources.kernel.process_owners import Process
+from sources.kernel.process_owners import BlockingCalls, Process
 
 HEARTBEAT_SECONDS: Final = 30.0
 """Interval in seconds at which the source shows that it is up if there are no errors."""

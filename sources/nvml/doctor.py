@@ -13,7 +13,7 @@ from pipeline.fields import FieldPlan, Row
 from pipeline.host.procfs import ROOT
 from sources.nvml import process_owners
 from sources.nvml.checks import CHECKS
-from sources.nvml.diagnosis import driver_files, gpu_checks, library_checks
+from sources.nvml.diagnosis import gpu_checks, library_checks
 from sources.nvml.gpm import METRICS
 from sources.nvml.options import Options
 
@@ -23,7 +23,7 @@ _PART: Final = 0.9
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Run the checks `nvml.*`: first files of the driver, then the library, in a thread."""
-    driver = await in_thread(partial(driver_files.read_driver, ctx.roots))
+    driver = await in_thread(partial(library_checks.read_driver, ctx.roots))
     found = [driver.finding]
     # If the driver hangs, the findings from files must still be reported.
     timeout_s = ctx.deadline * _PART
@@ -38,7 +38,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 
 def _check_nvml(
-    driver: driver_files.Driver, plan: FieldPlan, ctx: DoctorContext, findings: list[Finding]
+    driver: library_checks.Driver, plan: FieldPlan, ctx: DoctorContext, findings: list[Finding]
 ) -> None:
     """Open NVML as the source does and check every GPU. Blocking.
 

@@ -15,8 +15,7 @@ from typing import Any, Final
 from pipeline.fields import CATALOGUE
 from pipeline.model import NS, Instant, Reading
 from sources.nvml import codes, library
-from sources.nvml.gpm_buffers import Buffer
-from sources.nvml.library import Call, Library, Struct
+from sources.nvml.library import Buffer, Call, Library, Struct
 from sources.nvml.targets import GpuReadings, Target
 
 MIN_INTERVAL_NS: Final = NS // 10

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, TypeVar
 from pipeline.model import Device, Instant
 from sources.nvml import codes, library
 from sources.nvml.gpu import Gpu
-from sources.nvml.library import Handle, Library, same
+from sources.nvml.library import Handle, Library, address
 from sources.nvml.targets import ReadingRequest, Target
 from sources.nvml.worker_pool import NO_TARGET, Step
 
@@ -263,7 +263,12 @@ class Inventory:
             self._unopened[index] = code
             return None
         old = self.gpus.get(index)
-        if old is not None and old.up and old.uuid == uuid and same(old.handle, handle):
+        if (
+            old is not None
+            and old.up
+            and old.uuid == uuid
+            and address(old.handle) == address(handle)
+        ):
             # It keeps its state: the fault of another GPU must not interrupt its readings.
             return old
         minor = _value_or(nvml.number("nvmlDeviceGetMinorNumber", handle), None)

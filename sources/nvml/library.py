@@ -7,6 +7,8 @@ arguments that are bound once. Such a call returns NVML's code and writes its va
 
 import contextlib
 import ctypes
+import itertools
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
@@ -16,7 +18,6 @@ import pynvml
 from pipeline.base.errors import TransientError
 from pipeline.host.shared_libraries import NoLibraryFileError, ready
 from sources.nvml import codes
-from sources.nvml.gpm_buffers import Buffers
 
 Call: TypeAlias = Callable[[], int]
 Handle: TypeAlias = Any
@@ -67,6 +68,71 @@ class _GpmMetrics(ctypes.Structure):
 
 SAMPLE_SIZE: Final = ctypes.sizeof(pynvml.c_nvmlSample_t)
 """Size in bytes of a sample that the driver takes: its time in microseconds, and its value."""
+
+
+class Buffer:
+    """A buffer for one sample; it is freed some time after its last reference is gone.
+
+    Attributes:
+        box: NVML's buffer.
+    """
+
+    __slots__ = ("_drop", "_number", "box")
+
+    def __init__(self, box: Any, number: int, drop: Callable[[int], None]) -> None:
+        self.box = box
+        self._number = number
+        self._drop = drop
+
+    def __del__(self) -> None:
+        self._drop(self._number)
+
+
+class Buffers:
+    """The buffers of one initialisation of NVML.
+
+    A thread that hangs in the driver keeps a reference to its buffers, so they are not freed during
+    its call. The last reference may be released on any thread, even that of the event loop, which
+    must not call NVML. So the release is only recorded, and the next NVML thread that requests a
+    buffer frees it.
+
+    Args:
+        make: creates an empty box.
+        call: calls a function of NVML.
+    """
+
+    def __init__(self, make: Callable[[], Any], call: Callable[..., int]) -> None:
+        self._make = make
+        self._call = call
+        self._numbers = itertools.count()
+        self._live: dict[int, Any] = {}
+        self._dropped: deque[int] = deque()
+
+    def new(self) -> tuple[int, Buffer | None]:
+        """Allocate a buffer; None with a code other than 0."""
+        self.tidy()
+        box = self._make()
+        code = self._call("nvmlGpmSampleAlloc", ctypes.byref(box))
+        if code:
+            return code, None
+        # Not the address, since NVML may reuse it.
+        number = next(self._numbers)
+        self._live[number] = box
+        return code, Buffer(box, number, self._dropped.append)
+
+    def tidy(self) -> None:
+        """Free the buffers that have no reference any more."""
+        with contextlib.suppress(IndexError):  # another thread may take the last one
+            while self._dropped:
+                box = self._live.pop(self._dropped.popleft(), None)
+                if box is not None:
+                    self._call("nvmlGpmSampleFree", box)
+
+    def clear(self) -> None:
+        """Free all buffers. No buffer may be in use now or later."""
+        while self._live:
+            _, box = self._live.popitem()
+            self._call("nvmlGpmSampleFree", box)
 
 
 class Library:
@@ -267,11 +333,6 @@ def decoded(buffer: "ctypes.Array[ctypes.c_char]") -> str:
 def address(handle: Handle) -> int:
     """Return the address of a handle, which identifies the device within one initialisation."""
     return ctypes.cast(handle, ctypes.c_void_p).value or 0
-
-
-def same(handle: Handle, other: Handle) -> bool:
-    """Return whether two handles of one initialisation are of the same device."""
-    return address(handle) == address(other)
 
 
 def memory_box(version: int) -> Any:

@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 from pipeline.fields.link_fields import NVLINKS
 from pipeline.model import NS, Attrs, Instant, Reading
 from sources.nvml import codes, library
-from sources.nvml.field_values import ALL_LINKS, FieldValueRequest, batch
 from sources.nvml.library import Handle
 from sources.nvml.nvlink import NVLINK
+from sources.nvml.readers import ALL_LINKS, FieldValueRequest, batch
 from sources.nvml.targets import COUNT, NONE64, GpuReadings, Reader, Target
 
 _LINK_COUNT: Final = 91

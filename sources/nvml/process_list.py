@@ -1,14 +1,11 @@
 """The processes on a device, merged from NVML's three lists."""
 
-import ctypes
-from collections.abc import Callable
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from pipeline.model import Attrs, GpuProcess, Instant, ProcessList, Reading
 from sources.nvml import codes, library
-from sources.nvml.library import Handle
-from sources.nvml.targets import NONE64, GpuReadings, Reader, Target
+from sources.nvml.targets import NONE64, GpuReadings, GrowingArray, Reader, Target
 
 Kind: TypeAlias = Literal["compute", "graphics", "mps"]
 
@@ -26,43 +23,14 @@ _NO_PROCESSES: Final[_ProcessSet] = frozenset()
 
 
 class _Listing:
-    """One of the three lists, in an array that grows as required."""
+    """One of the three lists."""
 
-    def __init__(self, kind: Kind, function: Callable[..., int], handle: Handle) -> None:
+    def __init__(self, kind: Kind, symbol: str, target: Target) -> None:
         self.kind = kind
         self.attrs: Attrs = (("kind", kind),)
-        self.count = 0
-        self._function = function
-        self._handle = handle
-        self._box = ctypes.c_uint()
-        self._allocate(_INITIAL_SIZE)
-
-    def _allocate(self, size: int) -> None:
-        self._size = size
-        self._array = (library.ProcessInfo * size)()
-        self._step = ctypes.sizeof(library.ProcessInfo)
-        self._call = partial(self._function, self._handle, ctypes.byref(self._box), self._array)
-
-    def read(self) -> int:
-        """Fetch the list into `count` and `raw`."""
-        while True:
-            self._box.value = self._size
-            code = self._call()
-            if code != codes.INSUFFICIENT_SIZE or self._size >= _MAX_SIZE:
-                self.count = self._box.value if code == 0 else 0
-                return code
-            # Twice the number of processes: more may start before the next call.
-            self._allocate(min(_MAX_SIZE, max(self._box.value, self._size) * 2))
-
-    def raw(self) -> bytes:
-        """Return the bytes of the list."""
-        if not self.count:
-            return b""
-        return ctypes.string_at(self._array, self.count * self._step)
-
-    def entries(self) -> list[library.Struct]:
-        """Return the processes."""
-        return list(self._array[: self.count])
+        call = target.nvml.function(f"{symbol}_v3", f"{symbol}_v2")
+        self.array = GrowingArray(library.ProcessInfo, _INITIAL_SIZE, _MAX_SIZE)
+        self.read = partial(self.array.fill, lambda count, array: call(target.handle, count, array))
 
 
 def processes(target: Target, *, carries: bool) -> Reader:
@@ -78,10 +46,7 @@ def processes(target: Target, *, carries: bool) -> Reader:
     """
     uuid, valid_ns = target.uuid, target.wanted.fast_valid_ns
     with_count = target.wants(_FIELD)
-    listings = [
-        _Listing(kind, target.nvml.function(f"{symbol}_v3", f"{symbol}_v2"), target.handle)
-        for kind, symbol in _SYMBOLS
-    ]
+    listings = [_Listing(kind, symbol, target) for kind, symbol in _SYMBOLS]
     last: tuple[_ProcessSet, list[bytes | None]] | None = None
     found: tuple[GpuProcess, ...] = ()
     counts: list[int] = []
@@ -94,7 +59,7 @@ def processes(target: Target, *, carries: bool) -> Reader:
         for listing in listings:
             code = listing.read()
             if code == 0:
-                raw_lists.append(listing.raw())
+                raw_lists.append(listing.array.raw())
                 if overall in codes.NO_READING:
                     overall = 0
             elif code in codes.LOST or code in codes.DRIVER_GONE:
@@ -131,7 +96,7 @@ def _merged(
     counts: list[int] = []
     for listing in listings:
         count = 0
-        for entry in listing.entries():
+        for entry in listing.array.entries():
             key = (entry.pid, listing.kind)
             if key in on_instances:
                 continue

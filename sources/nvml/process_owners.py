@@ -197,22 +197,23 @@ _NO_RESPONSE: Final = "podgpu attributes usage by holder only until it responds"
 
 
 class ProcessLookup:
-    """Finds the containers of processes on a thread. Outlives the runs of its source, as a hung thread does.
+    """Finds the containers of processes on a thread.
+
+    It outlives the runs of its source, as a hung thread does.
 
     Reading procfs may block: the kernel reads cgroups under a lock that creating and removing
     cgroups holds. Neither the event loop nor the thread that calls NVML may wait for that.
 
     Args:
         root: where procfs is mounted.
-        is_configured: whether the place comes from the configuration.
 
     Attributes:
         hidden_reason: why the driver hides the processes of other containers; empty if it shows
             them, None before the first lookup.
     """
 
-    def __init__(self, root: Path = ROOT, *, is_configured: bool = False) -> None:
-        self.location = (root, is_configured)
+    def __init__(self, root: Path = ROOT) -> None:
+        self.root = root
         self._procfs = Procfs(root)
         self._thread: DaemonExecutor | None = None
         self._running: asyncio.Future[Mapping[int, PidRecord] | None] | None = None
@@ -245,7 +246,7 @@ class ProcessLookup:
             )
             await asyncio.wait([self._running], timeout=within)
         if not self._running.done():
-            self._warn_once(f"{self.location[0]} does not respond: {_NO_RESPONSE}", log)
+            self._warn_once(f"{self.root} does not respond: {_NO_RESPONSE}", log)
             return _NO_RECORDS if self.hidden_reason == "" else None
         found, self._running = self._running.result(), None
         if self.hidden_reason:
@@ -253,9 +254,8 @@ class ProcessLookup:
         return found
 
     def _lookup(self, pids: Collection[int], at: Instant) -> Mapping[int, PidRecord] | None:
-        root, is_configured = self.location
         # First, so that the result is known even if the lookup of a process hangs.
-        self.hidden_reason = hidden_reason(root, is_configured=is_configured)
+        self.hidden_reason = hidden_reason(self.root, is_configured=self.root != ROOT)
         return None if self.hidden_reason else self._procfs.lookup(pids, at)
 
     def _warn_once(self, message: str, log: logging.Logger) -> None:

@@ -7,7 +7,6 @@ from typing import Final
 
 from pipeline.base.errors import TransientError
 from pipeline.component.contracts import SourceContext
-from pipeline.host.procfs import ROOT
 from pipeline.model import NS, ProcessesSampled
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
@@ -56,9 +55,8 @@ class ProcessSampler:
         # Samples must be emitted in the order in which they are taken.
         self._order_lock = asyncio.Lock()
         self._running_job: Job[GpuSample] | None = None
-        location = (options.proc, options.proc != ROOT)
-        if state.process_lookup.location != location:
-            state.process_lookup = ProcessLookup(location[0], is_configured=location[1])
+        if state.process_lookup.root != options.proc:
+            state.process_lookup = ProcessLookup(options.proc)
 
     async def run(self) -> None:
         """Take a sample at each interval. A late sample is skipped.

@@ -15,7 +15,7 @@ from pipeline.model import NS, Instant
 from pipeline.usage import apportion
 from sources.nvml import codes, library
 from sources.nvml.library import Handle, Library
-from sources.nvml.targets import GpuReadings
+from sources.nvml.targets import GpuReadings, GrowingArray
 
 LATEST_US: Final = 1_000_000
 """Samples of the driver that are older than a second have all been read. Without this bound, a
@@ -63,18 +63,13 @@ class Utilization:
     def __init__(self, nvml: Library, handle: Handle) -> None:
         self._function = nvml.function("nvmlDeviceGetProcessUtilization")
         self._handle = handle
-        self._count = ctypes.c_uint()
+        self._array = GrowingArray(library.ProcessUtilization, _INITIAL_SIZE, _MAX_SIZE)
         self._since = ctypes.c_ulonglong()
         self._last: Instant | None = None
         self.by_pid: Mapping[int, ProcessBusyTime] | None = None
         self.is_plausible = True
         self._span_ns = 0
         self._carried_over: dict[int, ProcessBusyTime] = {}
-        self._allocate(_INITIAL_SIZE)
-
-    def _allocate(self, size: int) -> None:
-        self._size = size
-        self._array = (library.ProcessUtilization * size)()
 
     def read(self, result: GpuReadings, at: Instant) -> int:
         """Query the busy times since the last call. A `Reader`."""
@@ -84,15 +79,15 @@ class Utilization:
             # Start now: older samples of the driver do not belong to a known interval.
             self._since.value = at.wall_ns // 1000
             last = None
-        code = self._call()
+        code = self._array.fill(
+            lambda count, array: self._function(self._handle, array, count, self._since)
+        )
         if code not in (codes.OK, codes.NOT_FOUND):
             self._last = None
             return code
         limit_us = at.wall_ns // 1000 + LATEST_US
         since_us = int(self._since.value)
-        found, newest, implausible = self._add_up(
-            self._count.value if code == codes.OK else 0, limit_us
-        )
+        found, newest, implausible = self._add_up(limit_us)
         self._span_ns = (newest - since_us) * 1000
         self._since.value = max(newest, at.wall_ns // 1000 - LATEST_US)
         self.is_plausible = not implausible
@@ -139,21 +134,12 @@ class Utilization:
         self._last = self.by_pid = None
         self._carried_over.clear()
 
-    def _call(self) -> int:
-        while True:
-            self._count.value = self._size
-            code = self._function(self._handle, self._array, ctypes.byref(self._count), self._since)
-            if code != codes.INSUFFICIENT_SIZE or self._size >= _MAX_SIZE:
-                return code
-            self._allocate(min(_MAX_SIZE, max(self._count.value, self._size * 2)))
-
-    def _add_up(self, count: int, limit_us: int) -> tuple[dict[int, ProcessBusyTime], int, bool]:
+    def _add_up(self, limit_us: int) -> tuple[dict[int, ProcessBusyTime], int, bool]:
         """Return busy times by pid, the newest time stamp, and whether a value is impossible."""
         since = newest = int(self._since.value)
         implausible = False
         found: dict[int, ProcessBusyTime] = {}
-        entries = self._array[: min(count, self._size)]
-        for entry in sorted(entries, key=lambda one: int(one.timeStamp)):
+        for entry in sorted(self._array.entries(), key=lambda one: int(one.timeStamp)):
             stamp, percent, pid = int(entry.timeStamp), int(entry.smUtil), int(entry.pid)
             if stamp <= since:
                 continue  # an old entry that the driver returns again

@@ -7,13 +7,13 @@ from typing import Final, TypeAlias
 
 from pipeline.fields import CATALOGUE
 from pipeline.model import Instant
-from sources.nvml import codes, field_values, nvlink_counters, readers
+from sources.nvml import codes, nvlink_counters, readers
 from sources.nvml.counters import ENERGY, Energy, PcieCounters
-from sources.nvml.field_values import FieldValueRequest, batch
 from sources.nvml.gpm import Profiler
 from sources.nvml.nvlink_counters import Peers
 from sources.nvml.process_list import processes
 from sources.nvml.process_utilization import Utilization
+from sources.nvml.readers import FieldValueRequest, FieldValueSpec, batch
 from sources.nvml.sample_statistics import Ring
 from sources.nvml.targets import (
     COUNT,
@@ -165,7 +165,7 @@ def for_gpu(target: Target, peers: Peers) -> Plan:
         utilization = readers.utilization(target)
         plan.fast.append(utilization)
         plan.forced.append(utilization)
-    plan.fast += _batch(target, _values(target, field_values.FAST))
+    plan.fast += _batch(target, _values(target, readers.FAST))
     if target.wants(*readers.CLOCK_FIELDS):
         plan.fast.append(readers.throttling(target))
     plan.fast += shared(target, carries=True)
@@ -226,9 +226,7 @@ def _batch(target: Target, requests: Iterator[FieldValueRequest]) -> list[Reader
     return [batch(target, items)] if items else []
 
 
-def _values(
-    target: Target, specs: dict[str, field_values.FieldValueSpec]
-) -> Iterator[FieldValueRequest]:
+def _values(target: Target, specs: dict[str, FieldValueSpec]) -> Iterator[FieldValueRequest]:
     for field, spec in specs.items():
         if target.wants(field):
             output, fallback = target.output(field, spec.max_value, spec.divisor), None
@@ -240,6 +238,6 @@ def _values(
 
 def _slow_values(target: Target) -> Iterator[FieldValueRequest]:
     """Yield the field values of the slow tier, which are read with one call."""
-    yield from _values(target, field_values.SLOW)
+    yield from _values(target, readers.SLOW)
     yield from nvlink_counters.traffic(target)
     yield from nvlink_counters.errors(target)

@@ -10,6 +10,7 @@ from pipeline.base.errors import PermanentError, TransientError
 from pipeline.component.contracts import SourceContext
 from pipeline.model import NS, Device, DevicesDiscovered, Reading, SamplesTaken, XidsReported
 from sources.nvml import codes, pci_sysfs
+from sources.nvml.event_counts import FIELDS
 from sources.nvml.gpm import METRICS
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
@@ -21,7 +22,6 @@ from sources.nvml.state import NvmlState
 from sources.nvml.targets import GpuReadings, ReadingRequest
 from sources.nvml.topology_poller import TopologyPoller
 from sources.nvml.worker_pool import Job, Step
-from sources.nvml.xid_counts import FIELDS
 from sources.nvml.xid_watch import WatchReport, XidEvent, XidWatch
 
 EARLY_NS: Final = NS

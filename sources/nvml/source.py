@@ -8,12 +8,12 @@ from pipeline.component.contracts import SourceContext
 from pipeline.model import NS, Reading, SamplesTaken, TopologyRead
 from sources.nvml import pci_sysfs
 from sources.nvml.codes import DriverGoneError
+from sources.nvml.event_counts import TIMELESS
 from sources.nvml.inventory import COUNT, INIT
 from sources.nvml.options import Options
 from sources.nvml.sampler import Sampler
 from sources.nvml.state import NvmlState
 from sources.nvml.worker_pool import SHUTDOWN
-from sources.nvml.xid_counts import TIMELESS
 from sources.nvml.xid_watch import SLICE
 
 _SHUTDOWN_WITHIN = 0.3  # seconds; all of a stop stays below one second

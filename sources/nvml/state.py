@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from pipeline.component.xid_rate_limit import PendingXids
 from pipeline.model import Device, XidReport
 from sources.nvml.device_filter import DeviceFilter
+from sources.nvml.event_counts import ClockEvents, XidCounts, XidLogThrottle
 from sources.nvml.library import Library
 from sources.nvml.process_owners import ProcessLookup
-from sources.nvml.sliding_counts import ClockEvents
 from sources.nvml.topology_job import TopologyReadings
 from sources.nvml.worker_pool import WorkerPool
-from sources.nvml.xid_counts import XidCounts, XidLogThrottle
 from sources.nvml.xid_watch import XidWatch
 
 _KEY = "nvml"

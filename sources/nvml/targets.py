@@ -8,15 +8,15 @@ impossible value appends nothing and returns `OUT_OF_RANGE`.
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pipeline.fields import CATALOGUE, FieldPlan, Tier
 from pipeline.model import NS, Attrs, Instant, ProcessList, Reading
 from sources.nvml import codes
 from sources.nvml.device_filter import EVERYTHING, DeviceFilter
+from sources.nvml.event_counts import ClockEvents
 from sources.nvml.library import Call, Handle, Library
 from sources.nvml.options import Options
-from sources.nvml.sliding_counts import ClockEvents
 
 VALIDITY_INTERVALS: Final = 3  # intervals of a reading's tier for which it is valid
 
@@ -170,6 +170,46 @@ class Target:
         wanted = self.wanted
         valid_ns = wanted.slow_valid_ns if name in SLOW else wanted.fast_valid_ns
         return Output(self.uuid, name, valid_ns, max_value, divisor, attrs)
+
+
+class GrowingArray:
+    """An array of structs that the driver fills; it grows as required.
+
+    Args:
+        item: the struct.
+        size: the size at first.
+        max_size: the size up to which it grows.
+
+    Attributes:
+        count: how many structs were returned.
+    """
+
+    def __init__(self, item: Any, size: int, max_size: int) -> None:
+        self.count = 0
+        self._item = item
+        self._max_size = max_size
+        self._box = ctypes.c_uint()
+        self._array = (item * size)()
+
+    def fill(self, call: Callable[[Any, Any], int]) -> int:
+        """Fill the array; `call` gets a reference to the count, and the array."""
+        while True:
+            size = self._box.value = len(self._array)
+            code = call(ctypes.byref(self._box), self._array)
+            if code != codes.INSUFFICIENT_SIZE or size >= self._max_size:
+                self.count = self._box.value if code == codes.OK else 0
+                return code
+            # Twice the number of structs: there may be more before the next call.
+            size = min(self._max_size, max(self._box.value, size) * 2)
+            self._array = (self._item * size)()
+
+    def raw(self) -> bytes:
+        """Return the bytes of the structs."""
+        return ctypes.string_at(self._array, self.count * ctypes.sizeof(self._item))
+
+    def entries(self) -> list[Any]:
+        """Return the structs."""
+        return list(self._array[: self.count])
 
 
 def reader(call: Call, *parts: tuple[object, str, Output]) -> Reader:

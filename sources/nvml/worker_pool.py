@@ -55,8 +55,8 @@ class Job(Generic[T]):
 
     Attributes:
         steps: those that have not started.
-        is_urgent: runs between the steps of other jobs.
-        is_background: runs only while no other job has a step that may start.
+        priority: 0 runs between the steps of other jobs; 2 runs only while no other job has a
+            step that may start; 1 for any other job.
         due_ns: earliest start on the monotonic clock; 0 for immediately.
         started: when its first step started.
         ended: when its last step ended.
@@ -71,8 +71,7 @@ class Job(Generic[T]):
         due_ns: int = 0,
     ) -> None:
         self.steps = deque(steps)
-        self.is_urgent = urgent
-        self.is_background = idle
+        self.priority = 0 if urgent else 2 if idle else 1
         self.due_ns = due_ns
         self.started: Instant | None = None
         self.ended: Instant | None = None
@@ -135,11 +134,7 @@ class WorkerPool:
     def __init__(self, describe: Callable[[str], str]) -> None:
         self._describe = describe
         self._changed = threading.Condition()
-        self._jobs: deque[AnyJob] = deque()
-        self._urgent: deque[AnyJob] = deque()
-        self._background: deque[AnyJob] = deque()
-        # By priority: the first queue with a step that may start is next.
-        self._queues = (self._urgent, self._jobs, self._background)
+        self._jobs: list[AnyJob] = []
         self._worker: _Worker | None = None
         self._stuck: dict[str, _Worker] = {}
         self._clock: Clock = SystemClock()
@@ -191,7 +186,7 @@ class WorkerPool:
             Exception: what a step raised.
         """
         with self._changed:
-            self._queues[0 if job.is_urgent else 2 if job.is_background else 1].append(job)
+            self._jobs.append(job)
             self._changed.notify()
         # The thread waits for the due time: waking the event loop for it would cost more than many
         # a round does.
@@ -217,10 +212,8 @@ class WorkerPool:
     def prioritize(self, job: AnyJob) -> None:
         """Make a background job urgent, if it has not ended."""
         with self._changed:
-            if job in self._background:
-                self._background.remove(job)
-                self._urgent.append(job)
-                self._changed.notify()
+            job.priority = 0
+            self._changed.notify()
 
     def _check_deadline(self) -> int:
         """Abandon the thread if it exceeds the deadline; return the ns until the next check."""
@@ -254,32 +247,28 @@ class WorkerPool:
         self._worker = None
 
     def _fail_all(self, error: TransientError) -> None:
-        for jobs in self._queues:
-            for job in jobs:
-                job.error = error
-                job.finish()
-            jobs.clear()
+        for job in self._jobs:
+            job.error = error
+            job.finish()
+        self._jobs.clear()
 
     def next_step(self, worker: _Worker) -> tuple[AnyJob, Step] | None:
         """Return the worker's next step, waiting for one; None if the worker must end."""
         with self._changed:
             while not worker.retired:
                 wait: float | None = None
-                for jobs in self._queues:
-                    while jobs:
-                        job, now = jobs[0], self._clock.now()
-                        if job.due_ns > now.mono_ns:
-                            wait = (job.due_ns - now.mono_ns) / NS
-                            break
-                        step = self._next(job)
-                        if step is None:
-                            jobs.popleft()
-                            job.ended = now
-                            job.finish()
-                            continue
+                for job in sorted(self._jobs, key=lambda job: job.priority):
+                    now = self._clock.now()
+                    if job.due_ns > now.mono_ns:
+                        wait = (job.due_ns - now.mono_ns) / NS
+                    elif (step := self._next(job)) is not None:
                         job.started = job.started or now
                         worker.step, worker.since_ns = step, now.mono_ns
                         return job, step
+                    else:
+                        self._jobs.remove(job)
+                        job.ended = now
+                        job.finish()
                 self._changed.wait(wait)
         return None
 
@@ -312,9 +301,8 @@ class WorkerPool:
                 error = caught
             if error is not None:
                 job.error = error
-                for jobs in self._queues:
-                    if job in jobs:
-                        jobs.remove(job)
+                if job in self._jobs:
+                    self._jobs.remove(job)
                 job.finish()
         return True
 
@@ -326,8 +314,7 @@ class WorkerPool:
             within: maximum duration of the call, in seconds.
         """
         with self._changed:
-            for jobs in self._queues:
-                jobs.clear()
+            self._jobs.clear()
             idle = self._worker is not None and not self._stuck
         if last is not None and idle:
             job: AnyJob = Job([Step(SHUTDOWN, last)])

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from sources.nvml.event_counts import REASONS
 from sources.nvml.options import Options
-from sources.nvml.sliding_counts import REASONS
 from tests.deploy.alerts import TABLES
 from tests.deploy.metrics import DEFAULT_METRICS, GROUPS, METRICS, named
 

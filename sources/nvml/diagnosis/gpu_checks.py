@@ -8,7 +8,7 @@ from typing import Final
 from pipeline.component.findings import Finding
 from sources.nvml import codes, library
 from sources.nvml.checks import CHECKS
-from sources.nvml.diagnosis.driver_files import Driver
+from sources.nvml.diagnosis.library_checks import Driver
 from sources.nvml.library import Handle, Library
 
 _COUNT: Final = ("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import NS, Instant
-from sources.kernel.log_timestamps import LogClock
+from sources.kernel.log_follower import LogClock
 
 WALL = 1_700_000_000
 

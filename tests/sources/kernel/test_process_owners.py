@@ -12,8 +12,7 @@ from pipeline.host.cgroups import NO_CONTAINER
 from pipeline.host.procfs import HOST_PID_NAMESPACE
 from pipeline.model import NS, Instant
 from sources.kernel.kmsg_device import Log
-from sources.kernel.lookup_thread import BlockingCalls
-from sources.kernel.process_owners import hidden_reason, lookup
+from sources.kernel.process_owners import BlockingCalls, hidden_reason, lookup
 from tests.sources.kernel.logs import Kmsg, xid
 from tests.sources.kernel.running import reports, running, until
 from tests.sources.nvml.fake_procfs import OWNER, UPTIME_S, Proc
@@ -173,7 +172,7 @@ async def test_a_missing_host_procfs_is_logged_once(
 async def test_a_hanging_procfs_does_not_delay_reports(
     kmsg: Kmsg, proc: Proc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sources.kernel.lookup_thread._LOOKUP_TIMEOUT", 0.05)
+    monkeypatch.setattr("sources.kernel.process_owners._LOOKUP_TIMEOUT", 0.05)
     release = threading.Event()
 
     def hang(*_: object, **__: object) -> str:
@@ -207,7 +206,7 @@ async def test_a_log_that_opens_after_the_stop_is_closed(
         def __exit__(self, *_: object) -> None:
             closed.set()
 
-    monkeypatch.setattr("sources.kernel.lookup_thread.Log", Late)
+    monkeypatch.setattr("sources.kernel.process_owners.Log", Late)
     task = asyncio.create_task(BlockingCalls().open(kmsg.path))
     await asyncio.sleep(0)
     task.cancel()

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from sources.kernel.kmsg_device import Log
-from sources.kernel.lookup_thread import BlockingCalls
-from sources.kernel.process_owners import Process
+from sources.kernel.process_owners import BlockingCalls, Process
 from tests.sources.kernel.logs import Kmsg, xid
 from tests.sources.kernel.running import codes, dropped, reports, running, until
 from tests.support.contexts import FakeSourceContext

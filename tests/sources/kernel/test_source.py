@@ -11,8 +11,7 @@ import pytest
 from pipeline.base.errors import TransientError
 from pipeline.model import Event, XidsReported
 from sources.kernel.kmsg_device import Log
-from sources.kernel.log_follower import LogReader, Progress
-from sources.kernel.log_timestamps import LogClock
+from sources.kernel.log_follower import LogClock, LogReader, Progress
 from sources.kernel.options import Options
 from sources.kernel.source import KernelSource
 from tests.sources.kernel.logs import USER, Kmsg, xid

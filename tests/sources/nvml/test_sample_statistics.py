@@ -8,10 +8,10 @@ import pytest
 from config.value_types import Duration
 from pipeline.fields import FieldPlan, in_group
 from pipeline.model import NS, Instant, Reading, SamplesTaken
+from sources.nvml.event_counts import ClockEvents
 from sources.nvml.library import Library
 from sources.nvml.options import Options
 from sources.nvml.sample_statistics import Ring, rings
-from sources.nvml.sliding_counts import ClockEvents
 from sources.nvml.targets import GpuReadings, ReadingRequest, Target
 from tests.fakes.nvml import ALL_ONES_32, FakeNvml, Gpu, Sampled, h100, h100s, slices
 from tests.fakes.nvml.scenario import FieldType, Scenario

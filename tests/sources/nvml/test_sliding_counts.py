@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from config.value_types import Duration
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, Instant, Reading, SamplesTaken
-from sources.nvml.sliding_counts import SlidingCounts
-from sources.nvml.xid_counts import XidCounts
+from sources.nvml.event_counts import SlidingCounts, XidCounts
 from tests.fakes.nvml import FakeNvml, h100s
 from tests.sources.nvml.harness import GPU, next_rounds, options, running, until, values
 from tests.support.contexts import FakeSourceContext

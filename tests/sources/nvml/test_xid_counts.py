@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from pipeline.model import NS, Instant, SamplesTaken
+from sources.nvml.event_counts import XidLogThrottle
 from sources.nvml.source import NvmlSource
-from sources.nvml.xid_counts import XidLogThrottle
 from tests.fakes.nvml import FakeNvml, h100s, mixed
 from tests.sources.nvml.harness import GPU, next_rounds, options, rounds, running, until, values
 from tests.support.contexts import FakeSourceContext
@@ -225,7 +225,7 @@ async def test_a_storm_is_counted_in_full_and_logged_once(
 async def test_suppressed_log_lines_are_summed_up_after_a_minute(
     fake_nvml: FakeNvml, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sources.nvml.xid_counts.LOG_INTERVAL_NS", NS // 2)
+    monkeypatch.setattr("sources.nvml.event_counts.LOG_INTERVAL_NS", NS // 2)
     ctx = FakeSourceContext()
     async with running(ctx, options(interval=0.1, slow=0.1)):
         await watched(fake_nvml, 1)
