@@ -1,5 +1,6 @@
 """Threads for blocking calls. The end of the process does not wait for them."""
 
+import asyncio
 import queue
 import threading
 from collections.abc import Callable
@@ -70,6 +71,34 @@ class _Call(Future[T]):
         if cancelled:
             self.work = None
         return cancelled
+
+
+class SingleCall:
+    """Runs one blocking call at a time in a daemon thread. It may outlive what started the call.
+
+    Args:
+        name: name of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._executor: DaemonExecutor | None = None
+        self._running: asyncio.Future[Any] | None = None
+
+    def start(self, work: Callable[[], T]) -> asyncio.Future[T] | None:
+        """Start a call; return None if an earlier one has not returned."""
+        if self._running is not None and not self._running.done():
+            return None
+        self._executor = self._executor or DaemonExecutor(self._name)
+        future = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        self._running = future
+        return future
+
+    def stop_if_idle(self) -> None:
+        """End the thread, unless it is in a call: then it stays, and no other is started."""
+        if self._executor is not None and (self._running is None or self._running.done()):
+            self._executor.shutdown()
+            self._executor = self._running = None
 
 
 def _run(call: _Call[Any]) -> None:

@@ -131,14 +131,9 @@ class Engine:
             session.update()
 
     @property
-    def idle(self) -> bool:
-        """Whether there is nothing to read, as configured and without a fault."""
-        return not self._targets and not self.unwatched
-
-    @property
-    def reads_nothing(self) -> bool:
-        """Whether the host engine reads none of the requested GPUs."""
-        return not self._targets and bool(self.unwatched)
+    def reads_any(self) -> bool:
+        """Whether the host engine reads a GPU."""
+        return bool(self._targets)
 
     def read_again(self, at: Instant, good_for_ns: int) -> Round | None:
         """Read as `read` does; None if the GPUs or MIG instances have changed since the start."""

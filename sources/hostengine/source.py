@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from pipeline.base.errors import TransientError
 from pipeline.component.contracts import SourceContext
+from pipeline.component.restart_state import kept
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.model import DevicesDiscovered, Instant, SamplesTaken
 from sources.hostengine.engine import Engine, Round
@@ -17,8 +18,6 @@ from sources.hostengine.options import Options
 T = TypeVar("T")
 
 _Read: TypeAlias = Callable[[Instant, int], Round | None]
-
-_KEY: Final = "hostengine"
 
 _LONG_RETRY_SECONDS: Final = 60.0
 _GRACE: Final = 1.0
@@ -36,14 +35,6 @@ class Caller:
         self._thread: DaemonExecutor | None = None
         self._pending: Future[Any] | None = None
         self._description = ""
-
-    @classmethod
-    def of(cls, restart_state: dict[str, object]) -> "Caller":
-        """Return the caller that an earlier run left in `restart_state`, or create and keep it."""
-        found = restart_state.get(_KEY)
-        if not isinstance(found, cls):
-            found = restart_state[_KEY] = cls()
-        return found
 
     async def call(self, description: str, timeout_s: float, call: Callable[[], T]) -> T:
         """Make a call and return its result.
@@ -103,7 +94,7 @@ class HostEngineSource:
         Raises:
             TransientError: there is no library or no host engine, or it does not respond.
         """
-        caller, session = Caller.of(ctx.restart_state), Session(self._options)
+        caller, session = kept(ctx.restart_state, Caller), Session(self._options)
         try:
             await self._read_until_cancelled(ctx, caller, session)
         except DcgmError as error:
@@ -140,11 +131,12 @@ class HostEngineSource:
     def _log_start(self, ctx: SourceContext, engine: Engine) -> None:
         for uuid, reason in engine.unwatched.items():
             self._warn(ctx, f"{self._options.address}: cannot read {uuid}: {reason}")
-        if engine.reads_nothing:
+        if engine.reads_any:
+            return
+        if engine.unwatched:
             reason = next(iter(engine.unwatched.values()))
             raise TransientError(f"{self._options.address}: cannot read any GPU: {reason}")
-        if engine.idle:
-            ctx.log.info("no fields to read from the host engine: NVML provides them")
+        ctx.log.info("no fields to read from the host engine: NVML provides them")
 
     def _log_dropped(self, ctx: SourceContext, result: Round) -> None:
         for reason, count in result.dropped.items():

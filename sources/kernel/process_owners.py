@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from pipeline.base.errors import TransientError
 from pipeline.host import cgroups, procfs
-from pipeline.host.daemon_threads import DaemonExecutor
+from pipeline.host.daemon_threads import SingleCall
 from pipeline.model import NS, Instant, PartialRef
 from sources.kernel.kmsg_device import RETRY, Log
 
@@ -107,8 +107,7 @@ class BlockingCalls:
     """One thread, which outlives the runs of its source if it hangs."""
 
     def __init__(self) -> None:
-        self._thread: DaemonExecutor | None = None
-        self._running: asyncio.Future[Any] | None = None
+        self.thread = SingleCall("podgpu-kernel")
         self._logged: set[str] = set()
 
     async def open(self, path: Path) -> Log:
@@ -117,7 +116,7 @@ class BlockingCalls:
         Raises:
             TransientError: it cannot be opened, or opening takes too long.
         """
-        future = self._start(partial(Log, path))
+        future = self.thread.start(partial(Log, path))
         if future is not None:
             try:
                 await asyncio.wait([future], timeout=_OPEN_TIMEOUT)
@@ -145,7 +144,7 @@ class BlockingCalls:
         Returns:
             The processes by pid; empty if procfs is not the host's, or does not respond.
         """
-        future = self._start(partial(_lookup, root, pids, now)) if pids else None
+        future = self.thread.start(partial(_lookup, root, pids, now)) if pids else None
         if future is None:
             return _NO_PROCESSES
         await asyncio.wait([future], timeout=_LOOKUP_TIMEOUT)
@@ -156,15 +155,6 @@ class BlockingCalls:
         self._warn_once(reason, log)
         return found
 
-    def _start(self, work: Callable[[], T]) -> asyncio.Future[T] | None:
-        """Start a call; return None if the thread still hangs in an earlier one."""
-        if self._running is not None and not self._running.done():
-            return None
-        self._thread = self._thread or DaemonExecutor("podgpu-kernel")
-        future = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        self._running = future
-        return future
-
     def _warn_once(self, reason: str, log: logging.Logger) -> None:
         if reason and reason not in self._logged:
             self._logged.add(reason)
@@ -173,12 +163,6 @@ class BlockingCalls:
                 reason,
                 FIX,
             )
-
-    def stop_idle_thread(self) -> None:
-        """Stop the thread if it is idle. A thread that hangs stays, and no other is started."""
-        if self._thread is not None and (self._running is None or self._running.done()):
-            self._thread.shutdown()
-            self._thread = self._running = None
 
 
 def _lookup(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.component.contracts import SourceContext
+from pipeline.component.restart_state import kept
 from pipeline.model import Instant, XidReport, XidsReported
 from sources.kernel.log_follower import LogReader, Progress
 from sources.kernel.log_records import Xid
@@ -15,7 +16,6 @@ HEARTBEAT_SECONDS: Final = 30.0
 """Interval in seconds at which the source shows that it is up if there are no errors."""
 
 _REASONS: Final = ("malformed", "overwritten", "xids")
-_KEY: Final = "kernel"
 
 
 class _KernelState:
@@ -31,13 +31,6 @@ class _KernelState:
             self._read = path, Progress()
         return self._read[1]
 
-    @classmethod
-    def of(cls, restart_state: dict[str, object]) -> "_KernelState":
-        found = restart_state.get(_KEY)
-        if not isinstance(found, cls):
-            found = restart_state[_KEY] = cls()
-        return found
-
 
 class KernelSource:
     """Follows the kernel log. Implements `pipeline.component.contracts.Source`."""
@@ -51,7 +44,7 @@ class KernelSource:
         Raises:
             TransientError: the log is missing, may not be read, or has ended.
         """
-        state = _KernelState.of(ctx.restart_state)
+        state = kept(ctx.restart_state, _KernelState)
 
         def count_loss(reason: str, count: int) -> None:
             ctx.meter.add("podgpu_source_dropped_total", count, reason=reason)
@@ -64,7 +57,7 @@ class KernelSource:
                 reader = LogReader(log, state.progress(path), ctx.clock, count_loss)
                 await self._follow(ctx, state, reader)
         finally:
-            state.lookups.stop_idle_thread()
+            state.lookups.thread.stop_if_idle()
 
     async def _follow(self, ctx: SourceContext, state: _KernelState, reader: LogReader) -> None:
         with reader:

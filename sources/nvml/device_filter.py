@@ -61,19 +61,6 @@ class DeviceFilter:
             found[letter] = _ids(text, ids) if colon else ()
         return cls(False, found.get(_GPUS), found.get(_INSTANCES))
 
-    def __str__(self) -> str:
-        """Return the shortest text that parses to this filter."""
-        if self.flexible:
-            return _FLEXIBLE
-        if self.gpus == () == self.instances:
-            return _ALL
-        named = ((_GPUS, self.gpus), (_INSTANCES, self.instances))
-        return "+".join(
-            f"{letter}:{_ranges(ids)}" if ids else letter
-            for letter, ids in named
-            if ids is not None
-        )
-
     def has_gpu(self, index: int | None) -> bool:
         """Return whether a GPU itself is read.
 
@@ -101,7 +88,7 @@ class DeviceFilter:
             for index in self.gpus or ():
                 if index >= count:
                     return f"there is no GPU {index}: {_there_are(range(count), 'GPU')}"
-            if self.instances is not None and str(self) != _ALL and any_mig is False:
+            if self.instances is not None and self != EVERYTHING and any_mig is False:
                 return "i is for MIG instances, and no GPU has MIG mode on; write f or g"
             numbers = sorted(set(instances))
             for number in self.instances or ():

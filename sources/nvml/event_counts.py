@@ -1,7 +1,9 @@
 """Counts of clock events in podgpu's samples, and of XID errors; they outlive driver reloads."""
 
 from collections import Counter, deque
-from collections.abc import Container, Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Final, Generic, TypeVar
 
 from pipeline.model import NS, Attrs, Instant, Reading
@@ -88,9 +90,7 @@ class ClockEvents:
 
     def add(self, uuid: str, mask: int, at: Instant) -> Mapping[int, int]:
         """Count a sample of a GPU; return the counts by bit."""
-        window = self._windows.get(uuid)
-        if window is None:
-            window = self._windows[uuid] = SlidingCounts(self.length_ns)
+        window = self._windows.setdefault(uuid, SlidingCounts(self.length_ns))
         for bit in REASONS:
             if mask & bit:
                 window.add(bit, at)
@@ -106,102 +106,105 @@ def in_ms(length_ns: int) -> str:
     return str(length_ns // 1_000_000)
 
 
+@dataclass(slots=True)
+class _GpuXids:
+    """The XID errors of one GPU.
+
+    Attributes:
+        recent: the counts of the window.
+        since: since when errors are received; None if they are not watched.
+        last: the last code; 0 for none.
+        counts: how often each code occurred.
+        seen: when each code last occurred.
+    """
+
+    recent: SlidingCounts[int]
+    since: Instant | None = None
+    last: int = 0
+    counts: dict[int, int] = field(default_factory=dict)
+    seen: dict[int, Instant] = field(default_factory=dict)
+
+
 class XidCounts:
     """Counts XID errors by GPU and code, since podgpu started and within a window."""
 
     def __init__(self) -> None:
         self._codes: tuple[int, ...] = ()
-        self._counts: dict[str, dict[int, int]] = {}
-        self._since: dict[str, Instant] = {}
-        self._seen: dict[str, dict[int, Instant]] = {}
-        self._last: dict[str, int] = {}
         self._window_ns = 0
-        self._recent: dict[str, SlidingCounts[int]] = {}
+        self._gpus: dict[str, _GpuXids] = {}
 
     def set_window(self, window_ns: int) -> None:
         """Set the length of the window; a change clears the counts of the window."""
         if window_ns != self._window_ns:
             self._window_ns = window_ns
-            self._recent.clear()
+            for gpu in self._gpus.values():
+                gpu.recent = SlidingCounts(window_ns)
 
     def start_at_zero(self, codes: Iterable[int]) -> None:
         """Let the counters of these codes start at 0; remove the zeros of other codes."""
         self._codes = tuple(sorted(set(codes)))
-        for uuid, counts in self._counts.items():
-            self._counts[uuid] = {
-                code: count for code, count in counts.items() if count or code in self._codes
-            }
+        for gpu in self._gpus.values():
+            kept = (item for item in gpu.counts.items() if item[1] or item[0] in self._codes)
+            gpu.counts = dict(kept)
+
+    def _gpu(self, uuid: str) -> _GpuXids:
+        return self._gpus.setdefault(uuid, _GpuXids(SlidingCounts(self._window_ns)))
 
     def start_watching(self, uuid: str, at: Instant) -> None:
         """Note that XID errors of the GPU are received from now on, so that 0 means none."""
-        counts = self._counts.setdefault(uuid, {})
-        self._since.setdefault(uuid, at)
+        gpu = self._gpu(uuid)
+        gpu.since = gpu.since or at
         for code in self._codes:
-            counts.setdefault(code, 0)
-        self._last.setdefault(uuid, 0)
+            gpu.counts.setdefault(code, 0)
 
     def add(self, uuid: str, code: int, at: Instant) -> None:
         """Count one error."""
-        counts = self._counts.setdefault(uuid, {})
-        counts[code] = counts.get(code, 0) + 1
-        self._seen.setdefault(uuid, {})[code] = at
-        self._last[uuid] = code
-        if uuid not in self._recent:
-            self._recent[uuid] = SlidingCounts(self._window_ns)
-        self._recent[uuid].add(code, at)
+        gpu = self._gpu(uuid)
+        gpu.counts[code] = gpu.counts.get(code, 0) + 1
+        gpu.seen[code] = at
+        gpu.last = code
+        gpu.recent.add(code, at)
 
     def forget(self, uuid: str) -> None:
         """Drop the counts of a GPU that was removed."""
-        for table in (self._counts, self._since, self._seen, self._last, self._recent):
-            table.pop(uuid, None)
+        self._gpus.pop(uuid, None)
 
     def with_errors(self, uuids: Iterable[str]) -> list[str]:
         """Return those of the GPUs that had an XID error."""
-        return [uuid for uuid in uuids if uuid in self._seen]
+        return [uuid for uuid in uuids if uuid in self._gpus and self._gpus[uuid].seen]
 
     def readings(
         self, uuids: Iterable[str], fields: Container[str], at: Instant, valid_ns: int
     ) -> list[Reading]:
         """Return the readings of these GPUs at this time."""
-        last, errors, seen_at, recent = (field in fields for field in FIELDS)
-        result: list[Reading] = []
-        for uuid in uuids:
-            counts = self._counts.get(uuid)
-            if counts is None:
-                continue
-            if last:
-                result.append(Reading(uuid, "xid_last", (), self._last[uuid], None, at, valid_ns))
-            if errors:
-                # All codes are counted from this time, so the first error of a code without a
-                # series is an increase from 0 to 1.
-                since = self._since.get(uuid)
-                result += [
-                    Reading(uuid, "xid_errors", _attrs(code), count, since, at, valid_ns)
-                    for code, count in counts.items()
-                ]
-            if seen_at:
-                result += [
-                    Reading(uuid, FIELDS[2], _attrs(code), seen.wall_ns / NS, None, at, valid_ns)
-                    for code, seen in self._seen.get(uuid, {}).items()
-                ]
-            if recent:
-                result += self._within_window(uuid, at, valid_ns)
-        return result
+        return [
+            Reading(uuid, name, attrs, value, since, at, valid_ns)
+            for uuid in uuids
+            if uuid in self._gpus
+            for name, attrs, value, since in self._values(self._gpus[uuid], at)
+            if name in fields
+        ]
 
-    def _within_window(self, uuid: str, at: Instant, valid_ns: int) -> list[Reading]:
+    def _values(
+        self, gpu: _GpuXids, at: Instant
+    ) -> Iterator[tuple[str, Attrs, int | float, Instant | None]]:
+        """Yield the values of a GPU: field, attributes, value, and since when it counts."""
+        last, errors, seen_at, recent = FIELDS
+        yield last, (), gpu.last, None
+        # All codes are counted from this time, so the first error of a code without a series is an
+        # increase from 0 to 1.
+        for code, count in gpu.counts.items():
+            yield errors, _attrs(code), count, gpu.since
+        for code, seen in gpu.seen.items():
+            yield seen_at, _attrs(code), seen.wall_ns / NS, None
         size = ("window_size_in_ms", in_ms(self._window_ns))
-        window = self._recent.get(uuid)
-        counts = {} if window is None else window.counts(at)
+        counts = gpu.recent.counts(at)
         # A code that left the window is reported as 0. Otherwise its last value would stay until
         # it expires.
-        found: list[tuple[Attrs, int]] = [
-            ((size, *_attrs(code)), counts.get(code, 0))
-            for code in sorted(self._seen.get(uuid, ()))
-        ]
-        return [
-            Reading(uuid, FIELDS[3], attrs, count, None, at, valid_ns)
-            for attrs, count in found or [((size,), 0)]
-        ]
+        for code in sorted(gpu.seen):
+            yield recent, (size, *_attrs(code)), counts.get(code, 0), None
+        if not gpu.seen:
+            yield recent, (size,), 0, None
 
 
 class XidLogThrottle:
@@ -238,11 +241,6 @@ class XidLogThrottle:
         self._logged = {key: entry for key, entry in self._logged.items() if key[0] != uuid}
 
 
-_ATTRS_CACHE: dict[int, Attrs] = {}
-
-
+@cache
 def _attrs(code: int) -> Attrs:
-    attrs = _ATTRS_CACHE.get(code)
-    if attrs is None:
-        attrs = _ATTRS_CACHE[code] = (("xid", str(code)),)
-    return attrs
+    return (("xid", str(code)),)

@@ -12,7 +12,7 @@ from sources.nvml import codes, read_plan, sample_statistics
 from sources.nvml.counters import pcie_counters
 from sources.nvml.gpm import Profiling
 from sources.nvml.mig_instances import MigInstances
-from sources.nvml.nvlink_counters import Peers
+from sources.nvml.nvlink import Peers
 from sources.nvml.targets import GpuReadings, Target
 
 _REVIVE_EVERY: Final = 10  # slow rounds

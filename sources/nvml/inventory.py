@@ -33,11 +33,7 @@ _TEXTS: Final = (
     ("vbios_version", "nvmlDeviceGetVbiosVersion"),
     ("inforom_image_version", "nvmlDeviceGetInforomImageVersion"),
 )
-_INFOROM: Final = (
-    ("inforom_oem_version", 0),
-    ("inforom_ecc_version", 1),
-    ("inforom_power_version", 2),
-)
+_INFOROM: Final = ("inforom_oem_version", "inforom_ecc_version", "inforom_power_version")
 
 # By nvmlBrandType_t; the texts are DCGM's.
 _BRANDS: Final = {
@@ -88,7 +84,6 @@ class Inventory:
         self._now = now
         self._driver: Facts = ()
         self._count = -1
-        self._groups: list[tuple[Device, ...]] = []
         self._devices: tuple[Device, ...] = ()
         self._current: tuple[_Open, _Closed] = ({}, dict(remembered))
         self.errors: list[tuple[str, int]] = []
@@ -111,10 +106,10 @@ class Inventory:
         """All devices in their order; the same tuple until something changes."""
         gpus, closed = self._current
         groups = [*(gpu.devices for gpu in gpus.values()), *closed.values()]
-        if groups != self._groups:
-            self._groups = groups
-            found = [device for group in groups for device in group]
-            self._devices = tuple(sorted(found, key=lambda device: device.order))
+        found = (device for group in groups for device in group)
+        devices = tuple(sorted(found, key=lambda device: device.order))
+        if devices != self._devices:
+            self._devices = devices
         return self._devices
 
     @property
@@ -187,7 +182,11 @@ class Inventory:
 
     def _open(self) -> Facts:
         self._nvml.open()
-        return _driver_facts(self._nvml)
+        names = {
+            "driver_version": "nvmlSystemGetDriverVersion",
+            "nvml_version": "nvmlSystemGetNVMLVersion",
+        }
+        return _facts((name, self._nvml.text(call)) for name, call in names.items())
 
     def _set_driver(self, facts: Facts) -> None:
         self._driver = facts
@@ -275,7 +274,7 @@ class Inventory:
         bus_id = _value_or(nvml.pci_bus_id(handle), "")
         model = _value_or(nvml.text("nvmlDeviceGetName", handle), "")
         driver = dict(self._driver).get("driver_version", "")
-        facts = tuple(sorted((*self._driver, *_board_facts(nvml, handle))))
+        facts = tuple(sorted((*self._driver, *_facts(_board_texts(nvml, handle)))))
         device = Device(uuid, index, minor, bus_id, model, driver, None, facts)
         try:
             target = Target(nvml, handle, uuid, self._wanted, self._now)
@@ -298,46 +297,27 @@ def _value_or(answer: tuple[int, T], missing: M) -> T | M:
     return value if code == 0 else missing
 
 
-def _driver_facts(nvml: Library) -> Facts:
-    """Return the versions of driver and library.
+def _facts(answers: Iterable[tuple[str, tuple[int, str]]]) -> Facts:
+    """Return the texts that the driver reported.
 
     Raises:
         DriverGoneError: the driver is gone.
     """
-    answers = (
-        ("driver_version", nvml.text("nvmlSystemGetDriverVersion")),
-        ("nvml_version", nvml.text("nvmlSystemGetNVMLVersion")),
-    )
-    return tuple((name, text) for name, answer in answers if (text := _text_or_empty(answer)))
+    found = ((name, _value_or(answer, "").strip()) for name, answer in answers)
+    return tuple((name, text) for name, text in found if text)
 
 
-def _board_facts(nvml: Library, handle: Handle) -> Iterator[tuple[str, str]]:
-    """Yield the facts of a board that the driver reports.
+def _board_texts(nvml: Library, handle: Handle) -> Iterator[tuple[str, tuple[int, str]]]:
+    """Query the texts of a board; each takes some microseconds.
 
-    Each takes some microseconds. The checksum of the inforom is not read: it takes 70 ms.
-
-    Raises:
-        DriverGoneError: the driver is gone.
+    The checksum of the inforom is not read: it takes 70 ms.
     """
     for name, call in _TEXTS:
-        if text := _text_or_empty(nvml.text(call, handle)):
-            yield name, text
-    for name, part in _INFOROM:
-        if text := _text_or_empty(
-            nvml.text("nvmlDeviceGetInforomVersion", handle, ctypes.c_int(part))
-        ):
-            yield name, text
+        yield name, nvml.text(call, handle)
+    for part, name in enumerate(_INFOROM):
+        yield name, nvml.text("nvmlDeviceGetInforomVersion", handle, ctypes.c_int(part))
     code, brand = nvml.number("nvmlDeviceGetBrand", handle)
-    codes.check_driver(code)
-    if code == 0 and brand in _BRANDS:
-        yield "brand", _BRANDS[brand]
+    yield "brand", (code, _BRANDS.get(brand, ""))
     buffer = library.text_buffer()
     code = nvml.call("nvmlDeviceGetGspFirmwareVersion", handle, buffer)
-    if text := _text_or_empty((code, library.decoded(buffer))):
-        yield "gsp_firmware_version", text
-
-
-def _text_or_empty(answer: tuple[int, str]) -> str:
-    code, text = answer
-    codes.check_driver(code)
-    return text.strip() if code == 0 else ""
+    yield "gsp_firmware_version", (code, library.decoded(buffer))

@@ -7,7 +7,6 @@ arguments that are bound once. Such a call returns NVML's code and writes its va
 
 import contextlib
 import ctypes
-import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -77,15 +76,12 @@ class Buffer:
         box: NVML's buffer.
     """
 
-    __slots__ = ("_drop", "_number", "box")
-
-    def __init__(self, box: Any, number: int, drop: Callable[[int], None]) -> None:
+    def __init__(self, box: Any, drop: Callable[[int], None]) -> None:
         self.box = box
-        self._number = number
         self._drop = drop
 
     def __del__(self) -> None:
-        self._drop(self._number)
+        self._drop(id(self.box))
 
 
 class Buffers:
@@ -104,7 +100,6 @@ class Buffers:
     def __init__(self, make: Callable[[], Any], call: Callable[..., int]) -> None:
         self._make = make
         self._call = call
-        self._numbers = itertools.count()
         self._live: dict[int, Any] = {}
         self._dropped: deque[int] = deque()
 
@@ -115,10 +110,9 @@ class Buffers:
         code = self._call("nvmlGpmSampleAlloc", ctypes.byref(box))
         if code:
             return code, None
-        # Not the address, since NVML may reuse it.
-        number = next(self._numbers)
-        self._live[number] = box
-        return code, Buffer(box, number, self._dropped.append)
+        # Not NVML's address, which it may reuse.
+        self._live[id(box)] = box
+        return code, Buffer(box, self._dropped.append)
 
     def tidy(self) -> None:
         """Free the buffers that have no reference any more."""

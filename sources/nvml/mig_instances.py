@@ -23,30 +23,25 @@ _Key = tuple[str, int, int]
 
 
 @dataclass(slots=True)
-class _Slot:
-    """One of the GPU's MIG indexes. `handle` is None while it cannot be fetched."""
-
-    key: _Key
-    device: Device
-    plan: Plan
-    box: Handle
-    handle: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class MigInstance:
-    """An instance that was enumerated and that the option `devices` includes.
+    """The instance at one of the GPU's MIG indexes.
 
     Attributes:
+        key: uuid, GI and CI.
         device: the instance.
+        plan: its readers.
         handle: valid until the next enumeration.
+        address: of the handle; None while it cannot be fetched.
         shared: whether other instances are, or may be, on its GPU instance; the counters of the
             GPU instance then cover all of them.
     """
 
+    key: _Key
     device: Device
+    plan: Plan
     handle: Handle
-    shared: bool
+    address: int | None
+    shared: bool = False
 
 
 class MigInstances:
@@ -60,19 +55,14 @@ class MigInstances:
         numbers: the numbers of the GPU instances by id, as the option `devices` uses them.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        parent: Device,
-        profiling: Profiling,
-    ) -> None:
+    def __init__(self, target: Target, parent: Device, profiling: Profiling) -> None:
         self._target = target
         self._nvml = nvml = target.nvml
         self._gpu = target.handle
         self._parent = parent
         self._has_instance = target.wanted.choice.has_instance
         self._profiling = profiling
-        self._slots: list[_Slot | None] = []
+        self._slots: list[MigInstance | None] = []
         self._text = library.text_buffer()
         self._gi, self._ci = ctypes.c_uint(), ctypes.c_uint()
         self.devices: tuple[Device, ...] = ()
@@ -101,7 +91,7 @@ class MigInstances:
             code, key = self._read_index(index)
             if code == codes.OK and key is not None:
                 address_now = library.address(self._handle)
-                if before is None or before.key != key or before.handle != address_now:
+                if before is None or before.key != key or before.address != address_now:
                     slot = self._make_slot(key, index)
                     self._changed |= before is None or before.device != slot.device
                     self._slots[index] = slot
@@ -116,7 +106,7 @@ class MigInstances:
                 if before is None:
                     self._new_slots = True
                 else:
-                    before.handle = None
+                    before.address = None
         if self._changed:
             self._changed = False
             self.devices = tuple(
@@ -128,6 +118,18 @@ class MigInstances:
                 len(self._slots),
                 [(place.gpu_instance_id, place.profile) for place in instances],
             )
+        self._find_shared()
+
+    def _find_shared(self) -> None:
+        slots = [slot for slot in self._slots if slot is not None]
+        per_gpu_instance = Counter(slot.key[1] for slot in slots)
+        for slot in slots:
+            # An instance that cannot be enumerated may be on it, unless this one is the whole of
+            # it.
+            place = slot.device.mig
+            is_part = place is not None and _PART.match(place.profile) is not None
+            slot.shared = per_gpu_instance[slot.key[1]] > 1 or (self._new_slots and is_part)
+            slot.plan.set_shared(shared=slot.shared)
 
     def read(self, result: GpuReadings, at: Instant, *, revive: bool) -> None:
         """Read the included instances; a failure of one does not affect the others.
@@ -135,13 +137,7 @@ class MigInstances:
         Raises:
             DriverGoneError: the driver is gone.
         """
-        per_gpu_instance = self._count_per_gpu_instance()
-        for slot in self._slots:
-            if slot is None:
-                continue
-            slot.plan.set_shared(shared=self._is_shared(slot, per_gpu_instance))
-            if slot.handle is None or not self._has_instance(self.numbers[slot.key[1]]):
-                continue
+        for slot in self.present_instances():
             if revive:
                 slot.plan.revive()
             try:
@@ -151,11 +147,10 @@ class MigInstances:
 
     def present_instances(self) -> list[MigInstance]:
         """Return the included instances that have a handle, as last enumerated."""
-        per_gpu_instance = self._count_per_gpu_instance()
         return [
-            MigInstance(slot.device, slot.box, self._is_shared(slot, per_gpu_instance))
+            slot
             for slot in self._slots
-            if slot is not None and slot.handle is not None
+            if slot is not None and slot.address is not None
             if self._has_instance(self.numbers[slot.key[1]])
         ]
 
@@ -164,18 +159,6 @@ class MigInstances:
         for slot in self._slots:
             if slot is not None:
                 slot.plan.reset()
-
-    def _count_per_gpu_instance(self) -> Counter[int]:
-        """Count the MIG instances on each GPU instance."""
-        return Counter(slot.key[1] for slot in self._slots if slot is not None)
-
-    def _is_shared(self, slot: _Slot, per_gpu_instance: Counter[int]) -> bool:
-        """Return whether other instances are, or may be, on the slot's GPU instance."""
-        if per_gpu_instance[slot.key[1]] > 1:
-            return True
-        # An instance that cannot be enumerated may be on it, unless this one is the whole of it.
-        place = slot.device.mig
-        return self._new_slots and place is not None and bool(_PART.match(place.profile))
 
     def _read_index(self, index: int) -> tuple[int, _Key | None]:
         """Fetch the handle at an index, and its uuid, GI and CI."""
@@ -191,7 +174,7 @@ class MigInstances:
             return code, None
         return code, (library.decoded(text), self._gi.value, self._ci.value)
 
-    def _make_slot(self, key: _Key, index: int) -> _Slot:
+    def _make_slot(self, key: _Key, index: int) -> MigInstance:
         uuid, gi, ci = key
         parent = self._parent
         device = Device(
@@ -207,7 +190,7 @@ class MigInstances:
         target = replace(self._target, handle=self._handle, uuid=uuid)
         plan = Plan(shared(target, carries=False))
         plan.add(plan.fast, self._profiling.instance(uuid, gi))
-        return _Slot(key, device, plan, self._handle, library.address(self._handle))
+        return MigInstance(key, device, plan, self._handle, library.address(self._handle))
 
     def _first_slice(self, gi: int) -> int | None:
         """Return the first memory slice of a GPU instance; None if the driver doesn't report it."""

@@ -10,11 +10,12 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from pipeline.host import cgroups
-from pipeline.host.daemon_threads import DaemonExecutor
+from pipeline.host.daemon_threads import SingleCall
 from pipeline.host.procfs import HOST_PID_NAMESPACE, ROOT, name, read, started_ticks, uptime_ns
 from pipeline.model import Instant, PartialRef
 
@@ -215,8 +216,7 @@ class ProcessLookup:
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
         self._procfs = Procfs(root)
-        self._thread: DaemonExecutor | None = None
-        self._running: asyncio.Future[Mapping[int, PidRecord] | None] | None = None
+        self.thread = SingleCall("podgpu-proc")
         self.hidden_reason: str | None = None
         self._warned: set[str] = set()
 
@@ -237,21 +237,15 @@ class ProcessLookup:
         """
         if not pids and self.hidden_reason == "":
             return _NO_RECORDS
-        if self._running is not None and self._running.done():
-            self._running = None  # it ended too late: its result is for earlier pids
-        if self._running is None:
-            self._thread = self._thread or DaemonExecutor("podgpu-proc")
-            self._running = asyncio.get_running_loop().run_in_executor(
-                self._thread, self._lookup, pids, at
-            )
-            await asyncio.wait([self._running], timeout=within)
-        if not self._running.done():
+        future = self.thread.start(partial(self._lookup, pids, at))
+        if future is not None:
+            await asyncio.wait([future], timeout=within)
+        if future is None or not future.done():
             self._warn_once(f"{self.root} does not respond: {_NO_RESPONSE}", log)
             return _NO_RECORDS if self.hidden_reason == "" else None
-        found, self._running = self._running.result(), None
         if self.hidden_reason:
             self._warn_once(f"{self.hidden_reason}: {_FIX}", log)
-        return found
+        return future.result()
 
     def _lookup(self, pids: Collection[int], at: Instant) -> Mapping[int, PidRecord] | None:
         # First, so that the result is known even if the lookup of a process hangs.
@@ -262,9 +256,3 @@ class ProcessLookup:
         if message not in self._warned:
             self._warned.add(message)
             log.warning("%s", message)
-
-    def stop_idle_thread(self) -> None:
-        """Stop the thread if it is idle. A thread that hangs stays, and no other is started."""
-        if self._thread is not None and self._running is None:
-            self._thread.shutdown()
-            self._thread = None

@@ -7,10 +7,10 @@ from typing import Final, TypeAlias
 
 from pipeline.fields import CATALOGUE
 from pipeline.model import Instant
-from sources.nvml import codes, nvlink_counters, readers
+from sources.nvml import codes, nvlink, readers
 from sources.nvml.counters import ENERGY, Energy, PcieCounters
 from sources.nvml.gpm import Profiler
-from sources.nvml.nvlink_counters import Peers
+from sources.nvml.nvlink import Peers
 from sources.nvml.process_list import processes
 from sources.nvml.process_utilization import Utilization
 from sources.nvml.readers import FieldValueRequest, FieldValueSpec, batch
@@ -174,7 +174,7 @@ def for_gpu(target: Target, peers: Peers) -> Plan:
     plan.slow += _batch(target, _slow_values(target))
     plan.slow += [make(target, field) for field, make in _SINGLE.items() if target.wants(field)]
     if target.wants("p2p_status"):
-        plan.slow.append(nvlink_counters.peer_status(target, "p2p_status", peers))
+        plan.slow.append(nvlink.peer_status(target, "p2p_status", peers))
     return plan
 
 
@@ -182,7 +182,7 @@ _SINGLE: Final[dict[str, Callable[[Target, str], Reader]]] = {
     **dict.fromkeys(readers.THRESHOLDS, readers.threshold),
     "fan_speed_percent": readers.fans,
     "vgpu_license_status": readers.licence,
-    "nvlink_up": nvlink_counters.states,
+    "nvlink_up": nvlink.states,
 }
 
 
@@ -239,5 +239,5 @@ def _values(target: Target, specs: dict[str, FieldValueSpec]) -> Iterator[FieldV
 def _slow_values(target: Target) -> Iterator[FieldValueRequest]:
     """Yield the field values of the slow tier, which are read with one call."""
     yield from _values(target, readers.SLOW)
-    yield from nvlink_counters.traffic(target)
-    yield from nvlink_counters.errors(target)
+    yield from nvlink.traffic(target)
+    yield from nvlink.errors(target)

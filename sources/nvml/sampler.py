@@ -9,12 +9,12 @@ from typing import Final
 from pipeline.base.errors import PermanentError, TransientError
 from pipeline.component.contracts import SourceContext
 from pipeline.model import NS, Device, DevicesDiscovered, Reading, SamplesTaken, XidsReported
-from sources.nvml import codes, pci_sysfs
+from sources.nvml import codes
 from sources.nvml.event_counts import FIELDS
 from sources.nvml.gpm import METRICS
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
-from sources.nvml.nvlink_counters import RATES, TOTALS
+from sources.nvml.nvlink import RATES, TOTALS
 from sources.nvml.options import Options
 from sources.nvml.process_sampler import ProcessSampler
 from sources.nvml.read_plan import FORCED
@@ -49,7 +49,7 @@ class Sampler:
         ctx: SourceContext,
         options: Options,
         state: NvmlState,
-        sysfs_root: Path = pci_sysfs.ROOT,
+        sysfs_root: Path,
     ) -> None:
         self._ctx = ctx
         self._options = options
@@ -348,11 +348,12 @@ class Sampler:
         elif code == codes.OK:
             history.xids.start_watching(uuid, ctx.clock.now())
         else:
-            if history.is_first("xid", uuid):
-                text = history.describe(uuid) if uuid else "all GPUs"
-                name = codes.name(code)
+            if uuid not in history.unwatched:
+                history.unwatched.add(uuid)
                 ctx.log.warning(
-                    "cannot watch %s for XID errors: the driver returned %s", text, name
+                    "cannot watch %s for XID errors: the driver returned %s",
+                    history.describe(uuid) if uuid else "all GPUs",
+                    codes.name(code),
                 )
             return
         self._xids_changed.add(uuid)

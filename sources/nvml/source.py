@@ -5,14 +5,15 @@ from pathlib import Path
 
 from pipeline.base.errors import TransientError
 from pipeline.component.contracts import SourceContext
+from pipeline.component.restart_state import kept
 from pipeline.model import NS, Reading, SamplesTaken, TopologyRead
-from sources.nvml import pci_sysfs
 from sources.nvml.codes import DriverGoneError
 from sources.nvml.event_counts import TIMELESS
 from sources.nvml.inventory import COUNT, INIT
 from sources.nvml.options import Options
 from sources.nvml.sampler import Sampler
 from sources.nvml.state import NvmlState
+from sources.nvml.topology_job import SYSFS
 from sources.nvml.worker_pool import SHUTDOWN
 from sources.nvml.xid_watch import SLICE
 
@@ -33,7 +34,7 @@ class NvmlSource:
         sysfs_root: where sysfs is mounted.
     """
 
-    def __init__(self, options: Options, sysfs_root: Path = pci_sysfs.ROOT) -> None:
+    def __init__(self, options: Options, sysfs_root: Path = SYSFS) -> None:
         self._options = options
         self._sysfs_root = sysfs_root
 
@@ -45,7 +46,7 @@ class NvmlSource:
                 all known GPUs are reported as down.
             PermanentError: the option `devices` names devices that never existed on this node.
         """
-        state = NvmlState.of(ctx.restart_state)
+        state = kept(ctx.restart_state, NvmlState)
         try:
             await self._sample(ctx, state)
         except TransientError as error:

@@ -12,8 +12,6 @@ from sources.nvml.topology_job import TopologyReadings
 from sources.nvml.worker_pool import WorkerPool
 from sources.nvml.xid_watch import XidWatch
 
-_KEY = "nvml"
-
 _FIRST_DELAY, _MAX_DELAY = 5.0, 300.0  # seconds
 
 
@@ -34,6 +32,7 @@ class DeviceHistory:
         pcie_totals: the bytes over PCIe so far, by uuid and rate.
         hidden: uuids of GPUs that the option `devices` excludes: not even `gpu_up` is reported.
         xid_log: which XID errors were logged.
+        unwatched: uuids of GPUs for which the log shows that their XID errors cannot be watched.
     """
 
     def __init__(self) -> None:
@@ -48,7 +47,7 @@ class DeviceHistory:
         self.pcie_totals: dict[str, dict[str, float]] = {}
         self.hidden: set[str] = set()
         self.xid_log = XidLogThrottle()
-        self._logged: set[tuple[str, str]] = set()
+        self.unwatched: set[str] = set()
 
     def update(self, by_index: Mapping[int, tuple[Device, ...]], choice: DeviceFilter) -> None:
         """Store the current devices, and forget GPUs that were replaced.
@@ -89,12 +88,6 @@ class DeviceHistory:
             self.clock_events = ClockEvents(length_ns)
         return self.clock_events
 
-    def is_first(self, topic: str, subject: str) -> bool:
-        """Return whether this topic and subject are logged for the first time."""
-        known = (topic, subject) in self._logged
-        self._logged.add((topic, subject))
-        return not known
-
     def describe(self, target: str) -> str:
         """Return index and uuid of a GPU; any other target unchanged."""
         gpu = self.gpus.get(target)
@@ -129,11 +122,3 @@ class NvmlState:
         """Return the seconds before NVML is initialised again: 5, 10, 20, ... 300."""
         self.attempts += 1
         return min(_FIRST_DELAY * 2.0 ** min(self.attempts - 1, 16), _MAX_DELAY)
-
-    @classmethod
-    def of(cls, restart_state: dict[str, object]) -> "NvmlState":
-        """Return the state that an earlier run left in `restart_state`, or create and keep it."""
-        found = restart_state.get(_KEY)
-        if not isinstance(found, cls):
-            found = restart_state[_KEY] = cls()
-        return found

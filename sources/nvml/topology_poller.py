@@ -5,7 +5,6 @@ from typing import Final
 
 from pipeline.component.contracts import SourceContext
 from pipeline.model import TopologyRead
-from sources.nvml import pci_sysfs
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
 from sources.nvml.state import NvmlState
@@ -34,7 +33,7 @@ class TopologyPoller:
         ctx: SourceContext,
         state: NvmlState,
         inventory: Inventory,
-        root: Path = pci_sysfs.ROOT,
+        root: Path,
     ) -> None:
         self._ctx = ctx
         self._state = state

@@ -206,12 +206,10 @@ class XidWatch(threading.Thread):
             code, uuid = self._nvml.text("nvmlDeviceGetUUID", data.device)
             if code:
                 return
-        code, at = int(data.eventData), self._clock.now()
-        gpu_instance, compute_instance = (
-            _number(data.gpuInstanceId),
-            _number(data.computeInstanceId),
-        )
-        self._report_on_loop(XidEvent(uuid, code, at, gpu_instance, compute_instance))
+        at, gpu_instance = self._clock.now(), _number(data.gpuInstanceId)
+        compute_instance = _number(data.computeInstanceId)
+        event = XidEvent(uuid, int(data.eventData), at, gpu_instance, compute_instance)
+        self._report_on_loop(event)
 
 
 def _number(number: int) -> int | None:

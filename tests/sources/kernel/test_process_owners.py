@@ -221,7 +221,7 @@ async def test_a_log_that_opens_during_the_stop_is_closed(
 ) -> None:
     opened: asyncio.Future[Log] = asyncio.get_running_loop().create_future()
     lookups = BlockingCalls()
-    monkeypatch.setattr(lookups, "_start", lambda _: opened)
+    monkeypatch.setattr(lookups.thread, "start", lambda _: opened)
     task = asyncio.create_task(lookups.open(kmsg.path))
     await asyncio.sleep(0)
     log = Log(kmsg.path)

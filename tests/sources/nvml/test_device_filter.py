@@ -3,38 +3,33 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from sources.nvml.device_filter import EVERYTHING, MAX_ID, DeviceFilter, instance_numbers
+from sources.nvml.device_filter import EVERYTHING, DeviceFilter, instance_numbers
 from sources.nvml.options import Options
 
 FLEXIBLE = DeviceFilter(True, None, None)
 
 GOOD = [
-    ("all", EVERYTHING, "all"),
-    ("f", FLEXIBLE, "f"),
-    ("g", DeviceFilter(False, (), None), "g"),
-    ("i", DeviceFilter(False, None, ()), "i"),
-    ("g:0", DeviceFilter(False, (0,), None), "g:0"),
-    ("g:0,2-3", DeviceFilter(False, (0, 2, 3), None), "g:0,2-3"),
-    ("g:3,1,2,3", DeviceFilter(False, (1, 2, 3), None), "g:1-3"),
-    ("g:2-2", DeviceFilter(False, (2,), None), "g:2"),
-    ("i:0,2-4", DeviceFilter(False, None, (0, 2, 3, 4)), "i:0,2-4"),
-    ("g+i", EVERYTHING, "all"),
-    ("i+g", EVERYTHING, "all"),
-    ("g:0+i", DeviceFilter(False, (0,), ()), "g:0+i"),
-    ("g+i:7", DeviceFilter(False, (), (7,)), "g+i:7"),
-    ("i:7+g:1", DeviceFilter(False, (1,), (7,)), "g:1+i:7"),
+    ("all", EVERYTHING),
+    ("f", FLEXIBLE),
+    ("g", DeviceFilter(False, (), None)),
+    ("i", DeviceFilter(False, None, ())),
+    ("g:0", DeviceFilter(False, (0,), None)),
+    ("g:0,2-3", DeviceFilter(False, (0, 2, 3), None)),
+    ("g:3,1,2,3", DeviceFilter(False, (1, 2, 3), None)),
+    ("g:2-2", DeviceFilter(False, (2,), None)),
+    ("i:0,2-4", DeviceFilter(False, None, (0, 2, 3, 4))),
+    ("g+i", EVERYTHING),
+    ("i+g", EVERYTHING),
+    ("g:0+i", DeviceFilter(False, (0,), ())),
+    ("g+i:7", DeviceFilter(False, (), (7,))),
+    ("i:7+g:1", DeviceFilter(False, (1,), (7,))),
 ]
 
 
-@pytest.mark.parametrize(("text", "selection", "shortest"), GOOD)
-def test_the_syntax_is_parsed_and_rendered_in_its_shortest_form(
-    text: str, selection: DeviceFilter, shortest: str
-) -> None:
+@pytest.mark.parametrize(("text", "selection"), GOOD)
+def test_the_syntax_is_parsed(text: str, selection: DeviceFilter) -> None:
     assert DeviceFilter.parse(text) == selection
-    assert str(selection) == shortest
     assert Options(devices=text).devices == text
 
 
@@ -70,28 +65,6 @@ def test_invalid_syntax_is_refused_with_a_reason(text: str, reason: str) -> None
     with pytest.raises(ValueError, match=re.escape(reason)) as raised:
         Options(devices=text)
     assert str(raised.value).startswith(repr(text))
-
-
-ids = st.none() | st.frozensets(st.integers(0, MAX_ID), max_size=30).map(
-    lambda found: tuple(sorted(found))
-)
-selections = st.just(FLEXIBLE) | st.builds(DeviceFilter, st.just(False), ids, ids).filter(
-    lambda selection: (selection.gpus, selection.instances) != (None, None)
-)
-
-
-@given(selections)
-def test_a_rendered_selection_is_parsed_to_the_same(selection: DeviceFilter) -> None:
-    assert DeviceFilter.parse(str(selection)) == selection
-
-
-@given(st.text(alphabet="afgil:+-,0123", max_size=12))
-def test_any_valid_text_is_rendered_to_an_equivalent_one(text: str) -> None:
-    try:
-        selection = DeviceFilter.parse(text)
-    except ValueError:
-        return
-    assert DeviceFilter.parse(str(selection)) == selection
 
 
 # Text, index of a GPU, whether that GPU is read.

@@ -225,7 +225,7 @@ async def test_pcie_bytes_continue_after_reloads_of_podgpu_and_the_driver(
         ctx.plan = FieldPlan([*names, "gpu_up"])
         async with running(ctx, options(interval=interval, slow=interval)):
             await next_rounds(ctx, 3)
-        ctx.restart_state["nvml"].nvml.invalidate()  # type: ignore[attr-defined]
+        ctx.restart_state["NvmlState"].nvml.invalidate()  # type: ignore[attr-defined]
     for name in PCIE:
         totals = [r.value for r in of(ctx, name)]
         assert totals == sorted(totals)

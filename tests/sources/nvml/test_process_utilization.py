@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from pipeline.model import NS, Instant
-from sources.nvml import codes, process_utilization
+from sources.nvml import codes
 from sources.nvml.library import Library
 from sources.nvml.process_utilization import Utilization
 from sources.nvml.targets import GpuReadings
@@ -181,7 +181,7 @@ def test_any_number_of_entries_is_read(one_gpu: OneGpu, count: int) -> None:
 def test_the_size_of_the_buffer_is_limited(
     one_gpu: OneGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_utilization, "_MAX_SIZE", 256)
+    monkeypatch.setattr(one_gpu.utilization._array, "_max_size", 256)
     one_gpu.read(at(0))
     one_gpu.reports(*(Sample(pid, sm=1, timestamp=stamp(4)) for pid in range(300)))
     assert one_gpu.utilization.read(one_gpu.readings, at(5)) == codes.INSUFFICIENT_SIZE
