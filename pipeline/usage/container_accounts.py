@@ -194,7 +194,6 @@ class ContainerAccounts:
 
     Attributes:
         rejected: containers that did not fit since `rejected` was last cleared.
-        has_ending: whether a container may have an ended holding that is not final.
         removed_ends: the end of the last final holding of each removed container, until a sample
             passes that end. If the container returns, its new account starts no earlier.
         forgotten_busy_ns: sum of the busy time of removed containers.
@@ -209,7 +208,6 @@ class ContainerAccounts:
         self._ids = ids
         self._accounts: dict[ContainerName, ContainerAccount] = {}
         self.rejected: set[ContainerName] = set()
-        self.has_ending = False
         self.removed_ends: dict[ContainerName, Instant] = {}
         self.forgotten_busy_ns = 0
         self.forgotten_held_ns = 0
@@ -263,11 +261,6 @@ class ContainerAccounts:
         self._accounts = {key: entries[key] for key in sorted(entries)}
         return new, oldest
 
-    def end(self, account: ContainerAccount, moment: Instant) -> None:
-        """End a container and its running holding."""
-        account.end(moment)
-        self.has_ending = True
-
     def evict_expired(self, now_ns: int) -> list[ContainerAccount]:
         """Remove and return the containers that ended more than `RETENTION_NS` ago."""
         gone = [
@@ -284,7 +277,6 @@ class ContainerAccounts:
         if account.name in self._accounts or len(self._accounts) >= MAX_CONTAINERS:
             self.add_to_forgotten(account)
             return
-        self.has_ending = self.has_ending or bool(account.ending)
         entries = {**self._accounts, account.name: account}
         self._accounts = {key: entries[key] for key in sorted(entries)}
 

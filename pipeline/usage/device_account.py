@@ -236,7 +236,7 @@ class DeviceAccount:
         self._end_unseen()
         for entry in self.containers:
             if entry.running is not None:
-                self.containers.end(entry, moment)
+                entry.end(moment)
         self.finalizer.take_pending()
         self.forget_memory()
         self.finalize_ended(now_ns)
@@ -365,12 +365,9 @@ class DeviceAccount:
     ) -> None:
         """End absent containers, according to the current holders and the last sample's users."""
         self._presence.end_absent(moment, self.at or moment, known_ended)
-        if self.containers.has_ending:
-            # If processes are invisible, a container has memory only while it holds the device.
-            gone = [
-                e.name for e in self.containers if e.ended and e.name in self._memory.containers
-            ]
-            self._memory = self._memory.without(gone)
+        # If processes are invisible, a container has memory only while it holds the device.
+        gone = [e.name for e in self.containers if e.ended and e.name in self._memory.containers]
+        self._memory = self._memory.without(gone)
 
     def _end_unseen(self) -> None:
         """End the containers that were present when podgpu last ran and did not reappear."""
@@ -378,7 +375,6 @@ class DeviceAccount:
         for entry in self.containers:
             if entry.unseen and self._restored_at is not None:
                 entry.end_at_last_seen(self._restored_at)
-                self.containers.has_ending = True
         self._usage = None
 
     def _mark_sampled(self, at: Instant) -> None:

@@ -42,20 +42,15 @@ class HoldingFinalizer:
             at_ns: when the last sample was taken.
             now_ns: now, by the monotonic clock.
         """
-        accounts = self._containers
-        if not accounts.has_ending:
-            return
-        accounts.has_ending = False
-        for entry in accounts:
+        for entry in self._containers:
             for one in [*entry.ending]:
                 if one.end and one.end.mono_ns <= at_ns and one not in self.pending.holding_times:
                     self._finalize(entry, one, now_ns)
-            accounts.has_ending = accounts.has_ending or bool(entry.ending)
 
     def finalize_overdue(self, good_for_ns: int, now_ns: int) -> bool:
         """Finalize holdings that ended more than `good_for_ns` ago; return whether any did."""
         found = False
-        for entry in self._containers if self._containers.has_ending else ():
+        for entry in self._containers:
             for one in [*entry.ending]:
                 if one.end and one.end.mono_ns + good_for_ns < now_ns:
                     self._finalize(entry, one, now_ns)
@@ -64,8 +59,6 @@ class HoldingFinalizer:
 
     def due_ns(self, good_for_ns: int) -> int:
         """Return the last time at which none is overdue."""
-        if not self._containers.has_ending:
-            return NEVER
         ends = [e.ending[0].end for e in self._containers if e.ending]
         return min((end.mono_ns + good_for_ns for end in ends if end), default=NEVER)
 

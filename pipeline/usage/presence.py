@@ -99,7 +99,7 @@ class Presence:
                     entry.start_holding(moment)
             elif entry.ended is None and not entry.unseen:
                 released = self._timeline.released(entry.name)
-                self._containers.end(entry, _ended(entry, released, moment, before))
+                entry.end(_ended(entry, released, moment, before))
 
     def end_missed(self, at: Instant, before: Instant) -> frozenset[ContainerName]:
         """End containers that were absent at a sample and hold the device again since.
@@ -123,7 +123,7 @@ class Presence:
         missed = [entry for entry in found if entry is not None and _was_there(entry, at)]
         for entry in missed:
             released = self._timeline.released(entry.name, at.mono_ns)
-            self._containers.end(entry, _ended(entry, released, at, before))
+            entry.end(_ended(entry, released, at, before))
         return frozenset([entry.name for entry in missed])
 
     def restart_returned(self, missed: Collection[ContainerName], at: Instant) -> None:
@@ -135,7 +135,7 @@ class Presence:
             for name in set(missed) - change.containers:
                 entry = self._containers.get(name)
                 if entry is not None and entry.running is not None:
-                    self._containers.end(entry, change.at)
+                    entry.end(change.at)
 
     def _admit_user(
         self, container: ContainerName, process: ProcessSample, begin: Instant, at: Instant
@@ -162,7 +162,6 @@ class Presence:
                 entry.move_start_back(begin)
             elif passed:
                 entry.add_earlier_holding(begin, at)
-                self._containers.has_ending = True
         elif process.is_running or passed:
             entry.start_holding(begin)
 

@@ -215,7 +215,6 @@ def merge_containers(
             merged[one] = last
     other.running = next((one for one in holdings if one.end is None), None)
     other.ending = [one for one in holdings if one.end is not None]
-    accounts.has_ending = accounts.has_ending or bool(other.ending)
     if other.running is not None:
         other.ended = None
     other.absorbed += (entry.id, *entry.absorbed, *(one.id for one in merged))

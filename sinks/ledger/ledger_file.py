@@ -3,9 +3,11 @@
 import contextlib
 import errno
 import os
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +21,6 @@ from pipeline.ledger.retention import Removed, apply_retention, forget_accounts,
 from pipeline.ledger.write_batch import Batch
 from pipeline.model import NS, Instant
 from sinks.ledger.options import Options
-from sinks.ledger.quarantine import quarantine
 from sinks.ledger.writer_lock import Lock
 
 _MAX_LOG_BYTES: Final = 64 << 20
@@ -32,6 +33,56 @@ _RETENTION_INTERVAL_NS: Final = 60 * NS
 _SWEEP_NS: Final = 24 * 3600 * NS
 _MAX_CLOCK_STEP_NS: Final = 24 * 3600 * NS
 """How far the wall clock may be set forward before its time is not used to calculate ages."""
+
+_MAX_QUARANTINED: Final = 3
+"""Maximum number of renamed files of a ledger. A broken disk could otherwise fill up with them, and
+podgpu cannot know which of them can be deleted."""
+
+_SUFFIXES: Final = ("-wal", "-shm")
+
+
+def _quarantine(path: Path, now_ns: int, why: CorruptError) -> Path:
+    """Rename the file and its log, and return the file's new path.
+
+    Args:
+        path: the file, which is not open.
+        now_ns: now, in nanoseconds of Unix time.
+        why: what is wrong with it.
+
+    Raises:
+        LedgerError: the file cannot be renamed, or there are too many renamed files already.
+    """
+    try:
+        existing = _quarantined_files(path)
+        if len(existing) >= _MAX_QUARANTINED:
+            listed = ", ".join(each.name for each in existing)
+            fix = f"check its disk; save or remove the files that were renamed before: {listed}"
+            raise LedgerError(str(path), why.problem, fix, reason="corrupt")
+        stamp = datetime.fromtimestamp(max(now_ns, 0) // 10**9, UTC).strftime("%Y%m%dT%H%M%SZ")
+        taken = {each.name for each in existing}
+        names = (f"{path.name}.corrupt-{stamp}{letter}" for letter in ("", *"abcdef"))
+        renamed = path.with_name(next(name for name in names if name not in taken))
+        # The log first. If this is interrupted, the file is still recognised as damaged.
+        for end in _SUFFIXES:
+            log = path.with_name(path.name + end)
+            if log.exists():
+                log.rename(renamed.with_name(renamed.name + end))
+        path.rename(renamed)
+    except OSError as error:
+        fix = "make its folder writable for podgpu, or move the file away"
+        problem = f"{why.problem}, and cannot be renamed: {(error.strerror or str(error)).lower()}"
+        raise LedgerError(str(path), problem, fix, reason="corrupt") from error
+    return renamed
+
+
+def _quarantined_files(path: Path) -> list[Path]:
+    """Return the renamed files of a ledger, the oldest first.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    pattern = re.compile(re.escape(path.name) + r"\.corrupt-[0-9]{8}T[0-9]{6}Z[a-f]?", re.ASCII)
+    return sorted(each for each in path.parent.iterdir() if pattern.fullmatch(each.name))
 
 
 @dataclass(slots=True)
@@ -81,7 +132,6 @@ class LedgerFile:
         self._now = now
         self._began = began or now()
         self._lock = Lock(options.path)
-        self._connection: sqlite3.Connection | None = None
         self._store: Store | None = None
         self._open_files: tuple[os.stat_result, ...] = ()
         # Events of failed commits, which are not reported yet.
@@ -99,8 +149,7 @@ class LedgerFile:
         report = WriteReport()
         self.boot = boot_id()
         try:
-            self._open(report)
-            return self._read_state(report), report
+            return self._read_state(self._open(report), report), report
         except OSError as error:
             self.close()
             raise self._disk_error(error) from error
@@ -124,28 +173,28 @@ class LedgerFile:
         return report
 
     def _write(self, batch: Batch, report: WriteReport) -> None:
-        if self._connection is not None and not self._is_unchanged():
+        if self._store is not None and not self._is_unchanged():
             with contextlib.suppress(*READ_ERRORS):  # merge its log, in case it was renamed
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._close_connection()
             report.replaced = True
-        if self._connection is None:
-            self._open(report)
+        store = self._store
+        if store is None:
+            store = self._open(report)
             report.renewed = True
         try:
-            self._put(batch)
+            self._put(store, batch)
         except CorruptError as error:
-            self._replace(error, report)
+            store = self._replace(error, report)
             report.renewed = True
-            self._put(batch)
+            self._put(store, batch)
         try:
-            self._apply_retention(report)
+            self._apply_retention(store, report)
         except READ_ERRORS as cause:
             report.renewed = True  # some data may have been removed
             found = to_ledger_error(str(self.path), cause)
             if isinstance(found, CorruptError):
                 self._replace(found, report)
-                report.renewed = True
             else:
                 report.retention_error = found
 
@@ -154,7 +203,7 @@ class LedgerFile:
         self._close_connection()
         self._lock.release()
 
-    def _open(self, report: WriteReport) -> None:
+    def _open(self, report: WriteReport) -> Store:
         try:
             self._lock.take()
         except OSError as error:
@@ -165,11 +214,11 @@ class LedgerFile:
             fix = f"create it, or mount it writable for uid {os.geteuid()}; or give another path"
             raise LedgerError(str(self.path.parent), problem, fix, reason="permission") from error
         try:
-            self._connect()
+            return self._connect()
         except CorruptError as error:
-            self._replace(error, report)
+            return self._replace(error, report)
 
-    def _connect(self) -> None:
+    def _connect(self) -> Store:
         connection = open_readwrite(self.path, self._options.synchronous)
         try:
             for each in (("node", self._node), ("podgpu", VERSION)):
@@ -185,33 +234,31 @@ class LedgerFile:
         except OSError as error:
             connection.close()
             raise self._disk_error(error) from error
-        self._connection, self._store = connection, Store(connection, self.boot)
+        self._store = Store(connection, self.boot)
+        return self._store
 
     def _disk_error(self, error: OSError) -> LedgerError:
         return LedgerError(str(self.path), _describe(error), "check its disk", reason="io_error")
 
-    def _read_state(self, report: WriteReport) -> StoredState:
-        connection = self._connection
-        if connection is None:
-            raise RuntimeError("the file is not open")
+    def _read_state(self, store: Store, report: WriteReport) -> StoredState:
         try:
-            return read_stored_state(connection, str(self.path))
+            return read_stored_state(store.connection, str(self.path))
         except CorruptError as error:
             self._replace(error, report)
             return StoredState({}, 0, (), {})
 
-    def _replace(self, error: CorruptError, report: WriteReport) -> None:
+    def _replace(self, error: CorruptError, report: WriteReport) -> Store:
         """Rename a damaged file and create a new one."""
         self._close_connection()
-        renamed = quarantine(self.path, self._now().wall_ns, error)
+        renamed = _quarantine(self.path, self._now().wall_ns, error)
         report.quarantined.append((str(renamed), error.problem))
-        self._connect()
+        return self._connect()
 
     def _close_connection(self) -> None:
-        connection, self._connection, self._store = self._connection, None, None
-        if connection is not None:
+        store, self._store = self._store, None
+        if store is not None:
             with contextlib.suppress(*READ_ERRORS):
-                connection.close()
+                store.connection.close()
 
     def _is_unchanged(self) -> bool:
         """Whether the path and its log are still the files that are open.
@@ -227,12 +274,10 @@ class LedgerFile:
     def _file_and_log(self) -> tuple[Path, Path]:
         return self.path, self.path.with_name(f"{self.path.name}-wal")
 
-    def _put(self, batch: Batch) -> None:
-        if self._store is None or self._connection is None:
-            raise RuntimeError("the file is not open")
+    def _put(self, store: Store, batch: Batch) -> None:
         try:
-            self._limit_log(self._connection)
-            self._store.write_batch(batch)
+            self._limit_log(store.connection)
+            store.write_batch(batch)
         except READ_ERRORS as error:
             ledger_error = to_ledger_error(str(self.path), error)
             if ledger_error.reason not in _TEMPORARY:
@@ -256,14 +301,13 @@ class LedgerFile:
         except OSError:
             return 0
 
-    def _apply_retention(self, report: WriteReport) -> None:
+    def _apply_retention(self, store: Store, report: WriteReport) -> None:
         """Remove data that is too old or too much, once per `_RETENTION_INTERVAL_NS`."""
-        now, connection = self._now(), self._connection
-        if connection is None or now.mono_ns < self._retention_due_ns:
+        now, connection = self._now(), store.connection
+        if now.mono_ns < self._retention_due_ns:
             return
         self._retention_due_ns = now.mono_ns + _RETENTION_INTERVAL_NS
-        if self._store is not None:
-            self._store.clear_caches()
+        store.clear_caches()
         size = int(self._options.max_size)
         # Data must not become old because the wall clock is set forward.
         latest_ns = self._began.wall_of(now) + _MAX_CLOCK_STEP_NS

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from pipeline.base.errors import PermanentError, TransientError
 from pipeline.component.contracts import SinkContext, SinkInbox
@@ -72,6 +72,15 @@ def _run_state(ctx: SinkContext, path: Path) -> _RunState:
     return new
 
 
+class _OpenFile(NamedTuple):
+    """The open file, with the threads that write and read it, and its state when it was opened."""
+
+    thread: DaemonExecutor
+    file: LedgerFile
+    stored: StoredState
+    readers: DaemonExecutor
+
+
 class LedgerSink:
     """Stores usage and holdings, and answers queries about them.
 
@@ -90,17 +99,13 @@ class LedgerSink:
         self._reporter = LedgerReporter(ctx, str(options.path))
         self._opening: tuple[DaemonExecutor, LedgerFile, Future[_Opened]] | None = None
         self._finalizer: weakref.finalize[..., LedgerSink] | None = None
-        self._thread: DaemonExecutor | None = None
-        self._file: LedgerFile | None = None
-        self._stored: StoredState | None = None
+        self._open: _OpenFile | None = None
         self._opened = asyncio.Event()
         self._locked = False
-        self._boot = ""
         self._accumulator = LedgerAccumulator(self._run.opened_at, {})
         self._writing: tuple[Batch, Future[WriteReport]] | None = None
         self._unwritten: Batch | None = None
         self._commit_wanted = asyncio.Event()
-        self._readers: DaemonExecutor | None = None
         self._query: Future[UsageWindow] | None = None
 
     async def __aenter__(self) -> Self:
@@ -119,7 +124,9 @@ class LedgerSink:
         try:
             in_time = await wait_first(self._ctx.clock, _OPEN_TIMEOUT, opened)
         except asyncio.CancelledError:
-            await self._abandon(thread, file)
+            # Close it, so that no log is left when podgpu ends.
+            self._forget_opening()
+            await self._close(thread, file)
             raise
         if not in_time:
             text = f"{self._options.path}: the file system does not respond: check its disk"
@@ -139,14 +146,13 @@ class LedgerSink:
             ) from error
         self._reporter.on_report(report)
         self._reporter.on_invalid(stored.invalid)
-        self._thread, self._file, self._stored = thread, file, stored
-        self._readers = DaemonExecutor(f"podgpu-sink-{self._ctx.name}-read")
-        self._boot = file.boot
-        states = {one.device: one for one in self._on_current_clock(stored).devices}
+        readers = DaemonExecutor(f"podgpu-sink-{self._ctx.name}-read")
+        self._open = opened_file = _OpenFile(thread, file, stored, readers)
+        states = {one.device: one for one in self._on_current_clock(opened_file).devices}
         run = self._run
         if run.unsampled is None:
             run.unsampled = set(states)
-        shifted = stored.shifted_devices(states, self._boot)
+        shifted = stored.shifted_devices(states, file.boot)
         self._accumulator = LedgerAccumulator(
             run.opened_at, states, stored.open_holdings, run.unsampled, shifted
         )
@@ -156,18 +162,11 @@ class LedgerSink:
 
     async def __aexit__(self, *_: object) -> None:
         """Close the file after the current commit, with a time limit."""
-        thread, file, readers = self._thread, self._file, self._readers
-        self._thread = self._file = self._stored = self._readers = None
+        opened, self._open = self._open, None
         self._opened.clear()
-        if readers is not None:
-            readers.shutdown()
-        if thread is not None and file is not None:
-            await self._close(thread, file)
-
-    async def _abandon(self, thread: DaemonExecutor, file: LedgerFile) -> None:
-        """Close a file that is being opened, so that no log is left when podgpu ends."""
-        self._forget_opening()
-        await self._close(thread, file)
+        if opened is not None:
+            opened.readers.shutdown()
+            await self._close(opened.thread, opened.file)
 
     def _forget_opening(self) -> None:
         """Forget the opening, because its result is handled elsewhere."""
@@ -197,30 +196,30 @@ class LedgerSink:
                 await wait_first(self._ctx.clock, _STORED_USAGE_TIMEOUT, opened)
             finally:
                 opened.cancel()
-        if self._stored is None:
+        if self._open is None:
             name = self._options.path
             text = f"{name} is not open yet: see the log for the reason, or check its disk"
             raise TransientError(text)
-        if not self._stored.accounts:
+        if not self._open.stored.accounts:
             return None
-        return self._on_current_clock(self._stored)
+        return self._on_current_clock(self._open)
 
-    def _on_current_clock(self, stored: StoredState) -> TotalsRestored:
+    def _on_current_clock(self, opened: _OpenFile) -> TotalsRestored:
         """Return the stored accounts, converted to the current monotonic clock."""
-        now = self._ctx.clock.now()
+        now, stored = self._ctx.clock.now(), opened.stored
         return to_current_clock(
-            stored.accounts.values(), now, stored.boots, self._boot, self._run.opened_at
+            stored.accounts.values(), now, stored.boots, opened.file.boot, self._run.opened_at
         )
 
     async def window(self, start_ns: int, end_ns: int) -> UsageWindow:
         """Return the usage in a span of time, as far as it has been written."""
         name = str(self._options.path)
-        if self._readers is None:
+        if self._open is None:
             raise TransientError(f"{name} is not open: see the log for the reason")
         if self._query is not None and not self._query.done():
             text = f"{name}: a previous query is still running; if this lasts, check its disk"
             raise TransientError(text)
-        self._query = self._readers.submit(_read, self._options.path, start_ns, end_ns)
+        self._query = self._open.readers.submit(_read, self._options.path, start_ns, end_ns)
         response = asyncio.wrap_future(self._query)
         try:
             if await wait_first(self._ctx.clock, _QUERY_TIMEOUT, response):
@@ -295,11 +294,11 @@ class LedgerSink:
         return True
 
     def _start_commit(self) -> tuple[Batch, Future[WriteReport]]:
-        if self._thread is None or self._file is None:
+        if self._open is None:
             raise RuntimeError("a commit is possible only while the sink is open")
         if self._unwritten is None:
             self._unwritten = self._accumulator.take_batch()
-        return self._unwritten, self._thread.submit(self._file.put, self._unwritten)
+        return self._unwritten, self._open.thread.submit(self._open.file.put, self._unwritten)
 
     async def _final_commit(self) -> None:
         """Commit what is left, with a time limit; the next start continues from the file."""

@@ -79,7 +79,7 @@ def test_t8_an_account_of_this_boot_is_kept_when_the_clock_is_set_forward(
 ) -> None:
     """T8: its device isn't found yet; by the monotonic clock the account is a minute old."""
     ledger = filled(tmp_path / "usage.db", 10)
-    connection, boot = ledger.store._connection, boot_id() or "boot"
+    connection, boot = ledger.store.connection, boot_id() or "boot"
     connection.execute("UPDATE state SET boot = ?", (boot,))
     week, far = 7 * 24 * 3600 * NS, 12 * 366 * 86_400 * NS
     now = Instant(START.mono_ns + 70 * NS, START.wall_ns + far)
@@ -99,7 +99,7 @@ def test_t8_an_account_of_this_boot_is_kept_when_the_clock_is_set_forward(
 def write_ledger_of_another_boot(path: Path) -> str:
     """Make a ledger that another boot wrote; return the id of this boot."""
     ledger = filled(path, 10)
-    ledger.store._connection.execute("UPDATE state SET boot = 'another'")
+    ledger.store.connection.execute("UPDATE state SET boot = 'another'")
     ledger.close()
     return boot_id() or "another"
 
@@ -128,9 +128,9 @@ async def test_t8_nothing_is_removed_after_a_reload_when_the_clock_is_set_forwar
     after.clock.now = lambda: set_  # type: ignore[method-assign]
     restarts = LedgerSink(Options(path=harness.path), after.ctx)
     async with restarts:
-        assert restarts._file is not None
-        assert restarts._thread is not None
-        report = await asyncio.wrap_future(restarts._thread.submit(restarts._file.put, Batch()))
+        opened = restarts._open
+        assert opened is not None
+        report = await asyncio.wrap_future(opened.thread.submit(opened.file.put, Batch()))
     assert not report.removed.old
     assert await in_thread(query, harness.path, "SELECT sum(accounted_ns) FROM device_hours") == [
         (10 * NS,)

@@ -134,7 +134,7 @@ def test_pods_without_rows_are_removed_before_hours(tmp_path: Path) -> None:
         ledger.accumulator.add_snapshot(SNAPSHOT(with_forgotten(usage, forgotten)))
         ledger.commit()
         if hour % 24 == 0:
-            connection = ledger.store._connection
+            connection = ledger.store.connection
             ledger.store.clear_caches()
             apply_retention(connection, until.wall_ns, 0, limit)
             ledger.accumulator.rewrite_all()
@@ -167,7 +167,7 @@ def test_t8_nothing_is_removed_without_limit_of_age_whatever_the_clock_shows(
     until = Instant(at(100).mono_ns, at(100).wall_ns + set_by)
     ledger.accumulator.add_snapshot(SNAPSHOT(account(GPU, until=until, unheld=100 * NS)))
     ledger.commit()
-    removed = apply_retention(ledger.store._connection, until.wall_ns, 0, 1 << 40)
+    removed = apply_retention(ledger.store.connection, until.wall_ns, 0, 1 << 40)
     assert not removed.old
     assert ledger.rows("SELECT sum(accounted_ns) FROM device_hours") == [(100 * NS,)]
     ledger.close()

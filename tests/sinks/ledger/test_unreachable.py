@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pipeline.base.errors import TransientError
+from pipeline.ledger.batch_writer import Store
 from pipeline.ledger.errors import LedgerError
 from pipeline.model import NS
 from pipeline.model.usage_window import UsageWindow
@@ -87,10 +88,10 @@ async def test_a_file_system_error_while_writing_loses_nothing(
 ) -> None:
     put, refusing = LedgerFile._put, True
 
-    def refuse(file: LedgerFile, batch: Any) -> None:
+    def refuse(file: LedgerFile, store: Store, batch: Any) -> None:
         if refusing:
             raise STALE
-        put(file, batch)
+        put(file, store, batch)
 
     monkeypatch.setattr(LedgerFile, "_put", refuse)
     harness = SinkHarness(tmp_path / "usage.db")
@@ -107,10 +108,10 @@ async def test_a_new_file_whose_first_commit_fails_gets_everything_with_the_next
 ) -> None:
     put, refusing = LedgerFile._put, False
 
-    def refuse(file: LedgerFile, batch: Any) -> None:
+    def refuse(file: LedgerFile, store: Store, batch: Any) -> None:
         if refusing:
             raise LedgerError(str(file.path), "database is locked", "stop it", reason="locked")
-        put(file, batch)
+        put(file, store, batch)
 
     monkeypatch.setattr(LedgerFile, "_put", refuse)
     harness = SinkHarness(tmp_path / "usage.db")
