@@ -26,7 +26,6 @@ from sources.podresources.errors import KubeletError
 from sources.podresources.kubelet_connection import Kubelet
 from sources.podresources.options import Options
 from sources.podresources.responses import (
-    InvalidResponseError,
     Selection,
     read_allocatable,
     read_list,
@@ -100,14 +99,11 @@ async def _check_kubelet(path: Path, options: Options, ctx: DoctorContext) -> li
     try:
         method, listed = await kubelet.list()
         offered = await kubelet.allocatable()
+        found = await in_thread(partial(_response_findings, path, method, listed, offered, options))
     except KubeletError as error:
         return [check.failure(str(path), str(error), _FIXES.get(error.result, _LOG_FIX))]
     finally:
         await kubelet.close()
-    try:
-        found = await in_thread(partial(_response_findings, path, method, listed, offered, options))
-    except InvalidResponseError as error:
-        return [check.failure(str(path), f"the response {error}", _LOG_FIX)]
     missing = any(each.check == "podresources.devices" and each.fix for each in found)
     driver = await _dra_driver(options.drivers, ctx) if missing else ""
     if not driver:
@@ -140,7 +136,9 @@ def _response_findings(
     ]
     if offered is None:
         return found
-    everything = read_allocatable(offered, Selection(lambda _name: True, lambda _name: True))
+    everything = read_allocatable(
+        offered, str(path), Selection(lambda _name: True, lambda _name: True)
+    )
     gpus = [resource for resource in everything if wanted(resource.resource)]
     by_claims = any(claim.resource == "" for claim in held.claims)
     found.append(_devices(gpus, everything, options, by_claims=by_claims))

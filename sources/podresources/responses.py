@@ -9,10 +9,7 @@ from pipeline.allocations.device_injection import gpu_by_cdi
 from pipeline.model import AdvertisedResource, Claim, Evidence, Origin, PartialRef, RawDeviceId
 from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES, plugin_ids
 from pipeline.net.protobuf import DecodeError, Schema
-
-
-class InvalidResponseError(Exception):
-    """A response is unusable; the text gives the reason."""
+from sources.podresources.errors import KubeletError
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +48,13 @@ def read_list(data: bytes, origin: str, selection: Selection) -> ListedClaims:
         selection: which resources and drivers are used.
 
     Raises:
-        InvalidResponseError: the response cannot be decoded, or names more devices than any node
+        KubeletError: the response cannot be decoded, or names more devices than any node
             has.
     """
     held: dict[PartialRef, dict[str, list[str]]] = {}
     claimed: dict[tuple[PartialRef, str], set[RawDeviceId]] = {}
     unprepared: set[tuple[str, str]] = set()
-    for pod in _decode("ListPodResourcesResponse", data).pod_resources:
+    for pod in _decode("ListPodResourcesResponse", data, origin).pod_resources:
         for container in pod.containers:
             if not (container.devices or container.dynamic_resources):
                 continue
@@ -81,22 +78,25 @@ def read_list(data: bytes, origin: str, selection: Selection) -> ListedClaims:
         if devices
     ]
     if sum(len(claim.devices) for claim in claims) > MAX_CLAIMED_DEVICES:
-        raise InvalidResponseError(
-            f"names more than {MAX_CLAIMED_DEVICES} devices, a shared one counted for each of its "
-            "containers; select fewer `resources`"
+        raise KubeletError(
+            "failed",
+            f"{origin}: the response names more than {MAX_CLAIMED_DEVICES} devices, a shared one counted for each of its "
+            "containers; select fewer `resources`",
         )
     claims.sort(key=lambda claim: (claim.subject, claim.resource, claim.resource_claim))
     return ListedClaims(tuple(claims), tuple(sorted(unprepared)))
 
 
-def read_allocatable(data: bytes, selection: Selection) -> tuple[AdvertisedResource, ...]:
+def read_allocatable(
+    data: bytes, origin: str, selection: Selection
+) -> tuple[AdvertisedResource, ...]:
     """Decode the response to GetAllocatableResources; return the resources sorted by name.
 
     Raises:
-        InvalidResponseError: the response cannot be decoded.
+        KubeletError: the response cannot be decoded.
     """
     offered: dict[str, list[str]] = {}
-    _gather(_decode("AllocatableResourcesResponse", data).devices, offered, selection)
+    _gather(_decode("AllocatableResourcesResponse", data, origin).devices, offered, selection)
     return tuple(
         AdvertisedResource(resource, plugin_ids(ids)) for resource, ids in sorted(offered.items())
     )
@@ -109,13 +109,13 @@ def encode_get_request(namespace: str, pod: str) -> bytes:
     return encoded
 
 
-def is_prepared(data: bytes) -> bool:
+def is_prepared(data: bytes, origin: str) -> bool:
     """Return whether a response to Get has the devices of every resource claim of its pod.
 
     Raises:
-        InvalidResponseError: the response cannot be decoded.
+        KubeletError: the response cannot be decoded.
     """
-    pod = _decode("GetPodResourcesResponse", data).pod_resources
+    pod = _decode("GetPodResourcesResponse", data, origin).pod_resources
     claims = [claim for container in pod.containers for claim in container.dynamic_resources]
     return all(claim.claim_resources for claim in claims)
 
@@ -139,13 +139,12 @@ def _claimed(resources: Any, selection: Selection) -> Iterator[RawDeviceId]:
             yield RawDeviceId("dra", text)
 
 
-def _decode(name: str, data: bytes) -> Any:
+def _decode(name: str, data: bytes, origin: str) -> Any:
     try:
         return _message(name).FromString(data)
     except DecodeError:
-        raise InvalidResponseError(
-            "cannot be decoded; check that it is the kubelet's socket"
-        ) from None
+        text = "the response cannot be decoded; check that it is the kubelet's socket"
+        raise KubeletError("failed", f"{origin}: {text}") from None
 
 
 @cache

@@ -14,7 +14,6 @@ from sources.podresources.kubelet_connection import Kubelet
 from sources.podresources.options import Options
 from sources.podresources.request_pace import PreparationPolls, RequestSchedule
 from sources.podresources.responses import (
-    InvalidResponseError,
     ListedClaims,
     Selection,
     encode_get_request,
@@ -158,10 +157,7 @@ class SocketClient:
             await self._query_allocatable(kubelet)
 
     def _parse_list(self, data: bytes, origin: str) -> ListedClaims:
-        try:
-            held = read_list(data, origin, self._selection)
-        except InvalidResponseError as error:
-            raise self._invalid_response("List", error) from None
+        held = read_list(data, origin, self._selection)
         if find_socket(self._path) != self._socket_id:
             # The library reconnects by itself, so the response may be that of a new kubelet.
             raise KubeletError(
@@ -175,13 +171,12 @@ class SocketClient:
         try:
             data = await kubelet.allocatable()
             if data is not None:
-                offered = await asyncio.to_thread(read_allocatable, data, self._selection)
+                origin = f"{self._path} {method}"
+                offered = await asyncio.to_thread(read_allocatable, data, origin, self._selection)
                 await self._report.on_allocatable(self._path, offered)
             self._warned.pop(method, None)
         except KubeletError as error:
             self._warn(method, error)
-        except InvalidResponseError as error:
-            self._warn(method, self._invalid_response(method, error))
 
     async def _poll_preparation(self) -> None:
         """Poll unprepared pods; if one is prepared, a List returns all claims at one time."""
@@ -189,7 +184,7 @@ class SocketClient:
             kubelet = self._connect()
             for namespace, pod in self._preparation_polls.next_pods(_MAX_POLLED):
                 data = await kubelet.get(encode_get_request(namespace, pod))
-                if data is not None and is_prepared(data):
+                if data is not None and is_prepared(data, f"{self._path} Get"):
                     self._schedule.request_soon()
             self._warned.pop("Get", None)
         except KubeletError as error:
@@ -199,12 +194,7 @@ class SocketClient:
             if error.result == "timeout":
                 await self._disconnect()
             self._warn("Get", error)
-        except InvalidResponseError as error:
-            self._warn("Get", self._invalid_response("Get", error))
         self._preparation_polls.record_unprepared(self._now())
-
-    def _invalid_response(self, method: str, error: InvalidResponseError) -> KubeletError:
-        return KubeletError("failed", f"{self._path}: the response to {method} {error}")
 
     def _warn(self, method: str, error: KubeletError) -> None:
         """Log an error of another method than List, once.

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from pipeline.model import AdvertisedResource, Evidence, Origin, PartialRef, RawDeviceId
 from pipeline.model.plugin_ids import glob_matcher
+from sources.podresources.errors import KubeletError
 from sources.podresources.options import Options
 from sources.podresources.responses import (
-    InvalidResponseError,
     ListedClaims,
     Selection,
     encode_get_request,
@@ -175,7 +175,7 @@ def test_devices_of_all_drivers_can_be_selected() -> None:
 
 def test_a_response_with_too_many_devices_is_refused() -> None:
     pods = [pod(f"p{n}", {GPU: [f"GPU-{m}" for m in range(2001)]}) for n in range(5)]
-    with pytest.raises(InvalidResponseError, match="more than 10000 devices"):
+    with pytest.raises(KubeletError, match="more than 10000 devices"):
         read(*pods)
 
 
@@ -189,11 +189,11 @@ def test_many_memory_units_of_a_gpu_are_read_as_one_device() -> None:
 def test_advertised_resources_are_read() -> None:
     offered = {MIG: ["MIG-1"], GPU: ["GPU-1", "GPU-0", "GPU-1"], "rdma/hca": ["mlx5"]}
     data = message("AllocatableResourcesResponse", devices=devices(offered)).SerializeToString()
-    assert read_allocatable(data, SELECTION) == (
+    assert read_allocatable(data, "here", SELECTION) == (
         AdvertisedResource(GPU, (RawDeviceId("plugin", "GPU-0"), RawDeviceId("plugin", "GPU-1"))),
         AdvertisedResource(MIG, (RawDeviceId("plugin", "MIG-1"),)),
     )
-    assert read_allocatable(b"", SELECTION) == ()
+    assert read_allocatable(b"", "here", SELECTION) == ()
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_pod_is_prepared_if_all_its_resource_claims_have_devices(
     one: Any, expected: bool
 ) -> None:
     data = message("GetPodResourcesResponse", pod_resources=one).SerializeToString()
-    assert is_prepared(data) is expected
+    assert is_prepared(data, "here") is expected
 
 
 def test_a_request_for_one_pod_is_encoded() -> None:
@@ -221,8 +221,8 @@ def test_a_request_for_one_pod_is_encoded() -> None:
 def test_any_response_is_read_or_refused(data: bytes) -> None:
     for decode in (
         lambda: read_list(data, "here", SELECTION),
-        lambda: read_allocatable(data, SELECTION),
-        lambda: is_prepared(data),
+        lambda: read_allocatable(data, "here", SELECTION),
+        lambda: is_prepared(data, "here"),
     ):
-        with suppress(InvalidResponseError):
+        with suppress(KubeletError):
             decode()
