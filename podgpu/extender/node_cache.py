@@ -193,7 +193,12 @@ _Shape: TypeAlias = tuple[int, bytes, tuple[int | None, ...], tuple[int, ...]]
 
 
 class Shapes:
-    """Returns the same object for topologies of the same shape, while it is in use."""
+    """Returns the same object for topologies of the same shape, while it is in use.
+
+    A cluster has few kinds of machines. The best choice of GPUs is the same for nodes with equal
+    links, whatever the UUIDs. A topology has about ten kilobytes, and a cluster then needs only a
+    few.
+    """
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[_Shape, Topology] = WeakValueDictionary()

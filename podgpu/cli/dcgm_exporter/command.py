@@ -19,8 +19,7 @@ from podgpu.cli.dcgm_exporter import (
     go_arguments,
     yaml_writer,
 )
-from podgpu.cli.dcgm_exporter.option import Option, Support
-from podgpu.cli.dcgm_exporter.option_table import OPTIONS
+from podgpu.cli.dcgm_exporter.option_table import OPTIONS, Option, Support
 from podgpu.cli.dcgm_exporter.settings import COMMAND, Settings
 
 # The nvml source reports an invalid combination of options with the path of the source. Of the
@@ -124,36 +123,34 @@ def remarks(
         ignored: words of the command line that are not read.
         warnings: further warnings.
     """
-    for text in warnings:
-        yield Remark(logging.WARNING, text)
-    if ignored:
-        yield Remark(
-            logging.WARNING,
-            f"{ignored[0]} is not an option; as in dcgm-exporter, everything from there on is "
-            f"ignored: {' '.join(ignored)}; write a switch as -k or -k=true",
-        )
-    for option in settings.changed():
-        if option.support is Support.NOT_SUPPORTED:
-            origin = settings.origin(option.name)
-            yield Remark(logging.WARNING, f"{origin} has no effect: {option.why}")
-    changed = {option.name for option in settings.changed()}
-    for name, needed in _REQUIRES.items():
-        if name in changed and not settings.switch(needed):
-            origin = settings.origin(name)
-            yield Remark(logging.WARNING, f"{origin} has no effect without --{needed}")
-    if settings.given("labels") and settings.switch("use-old-namespace"):
-        origin = settings.origin("use-old-namespace")
-        yield Remark(logging.WARNING, f"{origin} has no effect with {settings.origin('labels')}")
+    texts = [*warnings, *_warnings(settings, ignored)]
+    yield from (Remark(logging.WARNING, text) for text in texts)
     needless = [
         settings.origin(option.name)
         for option in settings.changed()
         if option.support in {Support.NOT_NEEDED, Support.RENAMED}
     ]
     if needless:
-        yield Remark(
-            logging.INFO,
-            f"not needed in podgpu: {', '.join(needless)}; see docs/migrating.md",
+        text = f"not needed in podgpu: {', '.join(needless)}; see docs/migrating.md"
+        yield Remark(logging.INFO, text)
+
+
+def _warnings(settings: Settings, ignored: Sequence[str]) -> Iterator[str]:
+    if ignored:
+        yield (
+            f"{ignored[0]} is not an option; as in dcgm-exporter, everything from there on is "
+            f"ignored: {' '.join(ignored)}; write a switch as -k or -k=true"
         )
+    changed = {option.name: settings.origin(option.name) for option in settings.changed()}
+    for option in settings.changed():
+        if option.support is Support.NOT_SUPPORTED:
+            yield f"{changed[option.name]} has no effect: {option.why}"
+    for name, needed in _REQUIRES.items():
+        if name in changed and not settings.switch(needed):
+            yield f"{changed[name]} has no effect without --{needed}"
+    if settings.given("labels") and settings.switch("use-old-namespace"):
+        origin = settings.origin("use-old-namespace")
+        yield f"{origin} has no effect with {settings.origin('labels')}"
 
 
 _HEAD = """\

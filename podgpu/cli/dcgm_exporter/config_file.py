@@ -1,4 +1,8 @@
-"""Read settings from dcgm-exporter's YAML file."""
+"""Read settings from dcgm-exporter's YAML configuration file, versions 1 and 2.
+
+Version 1 has one `collection`, version 2 several `collections`. Keys that only tune DCGM are
+accepted, so that podgpu reads every file that dcgm-exporter reads, and have no effect.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path

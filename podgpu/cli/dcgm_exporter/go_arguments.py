@@ -12,8 +12,7 @@ from typing import Final
 
 from config.errors import ConfigError, Problem
 from config.message_text import nearest, shown
-from podgpu.cli.dcgm_exporter.option import Option, Type, Value
-from podgpu.cli.dcgm_exporter.option_table import BY_NAME, OPTIONS
+from podgpu.cli.dcgm_exporter.option_table import BY_NAME, OPTIONS, Option, Type, Value
 from podgpu.cli.dcgm_exporter.settings import COMMAND, Setting
 
 _INFO_FLAGS: Final = {"h": "help", "help": "help", "v": "version", "version": "version"}

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from config.errors import ConfigError, Problem
-from podgpu.cli.dcgm_exporter.option import Option, Value
-from podgpu.cli.dcgm_exporter.option_table import BY_NAME, OPTIONS
+from podgpu.cli.dcgm_exporter.option_table import BY_NAME, OPTIONS, Option, Value
 
 COMMAND: Final = "podgpu dcgm-exporter"
 

@@ -36,7 +36,7 @@ class ConfigDraft:
     """
 
     tree: Tree = field(default_factory=dict)
-    origins: dict[Path, str] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
 
     def put(self, place: str, value: Leaf, origin: str = "") -> None:
         """Set the value at a path such as `sources.gpus.interval`."""
@@ -48,22 +48,17 @@ class ConfigDraft:
             table = inner
         table[key] = value
         if origin:
-            self.origins[(*outer, key)] = origin
+            self.origins[place] = origin
 
     def add_component(self, place: str, kind: str, origin: str) -> None:
         """Add a source or a sink."""
         self.put(f"{place}.kind", kind)
-        self.origins[tuple(place.split("."))] = origin
+        self.origins[place] = origin
 
     def origin(self, place: str) -> str:
         """Return what set the value at a path or its nearest parent; empty if nothing did."""
-        found = [
-            (len(prefix), origin)
-            for path, origin in self.origins.items()
-            for prefix in [".".join(path)]
-            if place == prefix or place.startswith((f"{prefix}.", f"{prefix}["))
-        ]
-        return max(found, default=(0, ""))[1]
+        paths = (p for p in self.origins if place == p or place.startswith((f"{p}.", f"{p}[")))
+        return self.origins.get(max(paths, key=len, default=""), "")
 
 
 def text(draft: ConfigDraft, head: Sequence[str] = ()) -> str:
@@ -78,10 +73,10 @@ def text(draft: ConfigDraft, head: Sequence[str] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _add(tree: "Tree", path: Path, origins: Mapping[Path, str], lines: list[str]) -> None:
+def _add(tree: "Tree", path: Path, origins: Mapping[str, str], lines: list[str]) -> None:
     for key, value in tree.items():
         here = (*path, key)
-        origin = origins.get(here, "")
+        origin = origins.get(".".join(here), "")
         comment = f"  # {_on_one_line(origin)}" if origin else ""
         indent = "  " * len(path)
         if isinstance(value, dict):

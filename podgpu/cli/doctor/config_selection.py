@@ -27,20 +27,17 @@ _BUILT_IN: Final = "the built-in configuration"
 _STDIN: Final = "standard input"
 
 
-def configured(
-    named: Path | None, words: Sequence[str], env: Mapping[str, str] | None = None
-) -> tuple[Config, str]:
+def configured(named: Path | None, words: Sequence[str]) -> tuple[Config, str]:
     """Return the configuration and where it comes from, for messages.
 
     Args:
         named: the file of the option `-c`; `-` for standard input.
         words: `dcgm-exporter` and its options; may be empty.
-        env: environment variables.
 
     Raises:
         ConfigError: the configuration cannot be read or is invalid.
     """
-    env = os.environ if env is None else env
+    env = os.environ
     if words:
         return _dcgm(words[1:], env), " ".join([DCGM_COMMAND, *words[1:]])
     if named is not None and str(named) in NAMES_OF_STDIN:

@@ -88,7 +88,8 @@ def _loop(window: curses.window, poller: Poller) -> None:
     stdin_poll = select.poll()
     stdin_poll.register(sys.stdin.fileno(), 0)
     window.timeout(_WAIT_MS)
-    _hide_cursor()
+    with suppress(curses.error):
+        curses.curs_set(0)
     state, view = State(), View()
     while True:
         height, width = window.getmaxyx()
@@ -110,12 +111,10 @@ def _loop(window: curses.window, poller: Poller) -> None:
 def _draw(window: curses.window, shown: Frame) -> None:
     window.erase()
     for at, (line, style) in enumerate(shown.lines):
-        try:
+        # The cursor cannot move past the last character of the screen, or the terminal has become
+        # smaller in the meantime.
+        with suppress(curses.error):
             window.addstr(at, 0, written(line, window.encoding), _ATTRIBUTES[style])
-        except curses.error:
-            # The cursor cannot move past the last character of the screen, or the terminal has
-            # become smaller in the meantime.
-            continue
     window.refresh()
 
 
@@ -128,10 +127,3 @@ def _key(window: curses.window) -> str | None:
     if isinstance(key, int):
         return _KEYS.get(key)
     return "escape" if key == "\x1b" else key
-
-
-def _hide_cursor() -> None:
-    try:
-        curses.curs_set(0)
-    except curses.error:
-        return

@@ -15,8 +15,7 @@ from pipeline.status_page.status_document import (
     StatusDocument,
 )
 from podgpu.cli.terminal_text import fit, terminal_safe
-from podgpu.cli.top.columns import cells, heading, lined
-from podgpu.cli.top.device_rows import rows
+from podgpu.cli.top.columns import cells, heading, lined, rows
 from podgpu.cli.top.ui_state import Sort, State, Tab
 
 _HELP: Final = (

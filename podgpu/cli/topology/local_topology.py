@@ -78,7 +78,7 @@ class _Watch:
         self.lost = ""
         self._names = config.sources.keys()
         self._done = done
-        self._timer: asyncio.TimerHandle | None = None
+        self._topology_read = False
 
     def observe(self, envelope: Envelope) -> None:
         self.join.apply(envelope)
@@ -87,30 +87,23 @@ class _Watch:
             case SourceLost(reason) if envelope.kind == "nvml":
                 self.lost = reason
                 self._done.set()
-            case TopologyRead() if self._timer is None:
-                loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(HOLDERS_SECONDS, self._done.set)
+            case TopologyRead() if not self._topology_read:
+                self._topology_read = True
+                asyncio.get_running_loop().call_later(HOLDERS_SECONDS, self._done.set)
             case _:
                 pass
         states = self.join.sources()
         all_reported = all(name in states and states[name].has_reported for name in self._names)
-        if all_reported and self._timer is not None:
+        if all_reported and self._topology_read:
             self._done.set()
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
 
 async def _watch_sources(config: Config, runtime_class: "type[Runtime]") -> _Watch:
     done = asyncio.Event()
     watch = _Watch(config, done)
-    deadline = asyncio.get_running_loop().call_later(SECONDS, done.set)
-    try:
-        await runtime_class(config, taps=(watch.observe,)).run(done)
-    finally:
-        deadline.cancel()
-        watch.close()
+    # Timers that are left end with the event loop.
+    asyncio.get_running_loop().call_later(SECONDS, done.set)
+    await runtime_class(config, taps=(watch.observe,)).run(done)
     return watch
 
 

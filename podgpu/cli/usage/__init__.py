@@ -1,5 +1,5 @@
 """`podgpu usage`: report GPU usage from a ledger file.
 
-`command` runs the command. `ledger_location` finds the file. `report_table` and `holding_table`
-format text tables, `report_formats` and `holding_formats` JSON and CSV.
+`command` finds the file and runs the command. `report_table` formats reports and lists of holdings
+as text tables, `report_formats` as JSON and CSV.
 """

@@ -7,10 +7,9 @@ from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Final, Protocol, cast
+from typing import Any, Final, cast
 
 from config.errors import ConfigError, Problem
-from config.schema import Config
 from pipeline.base.clock import SystemClock
 from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
 from pipeline.ledger.file_open import READ_ERRORS, open_readonly, to_ledger_error
@@ -151,10 +150,6 @@ KIND: Final = "ledger"
 _HINT: Final = "add a sink of kind ledger, or give the file as --ledger"
 
 
-class _LedgerOptions(Protocol):
-    path: Path
-
-
 def ledger_of(named: Path | None, sink: str | None) -> Path:
     """Return the file of a configuration's ledger.
 
@@ -167,10 +162,6 @@ def ledger_of(named: Path | None, sink: str | None) -> Path:
         ConfigError: the configuration cannot be read or is invalid, or has no such ledger.
     """
     config, origin = configured(named, ())
-    return _path(config, origin, sink)
-
-
-def _path(config: Config, origin: str, sink: str | None) -> Path:
     found = [name for name, each in config.sinks.items() if each.kind == KIND]
     if sink is None and not found:
         raise ConfigError(origin, [Problem("sinks", "has no ledger", _HINT)])
@@ -179,4 +170,5 @@ def _path(config: Config, origin: str, sink: str | None) -> Path:
         problem = Problem("sinks", f"has no ledger with the name given by --sink; {others}")
         raise ConfigError(origin, [problem])
     options = config.sinks[found[0] if sink is None else sink].options
-    return cast("_LedgerOptions", options).path
+    path: Path = cast("Any", options).path
+    return path

@@ -1,4 +1,4 @@
-"""Format the report as JSON and CSV, in base units and with full precision."""
+"""Format reports and holdings as JSON and CSV, in base units and with full precision."""
 
 import csv
 import io

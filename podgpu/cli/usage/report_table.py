@@ -1,4 +1,4 @@
-"""Format the report as a text table."""
+"""Format reports and lists of holdings as text tables."""
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence

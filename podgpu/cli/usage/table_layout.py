@@ -1,4 +1,7 @@
-"""Lay out a text table for the width of a terminal. Long names are cut in the middle."""
+"""Format numbers, and lay out a text table for the width of a terminal.
+
+A number that is not 0 is never shown as 0. Long names are cut in the middle.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

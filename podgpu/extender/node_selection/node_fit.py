@@ -1,4 +1,15 @@
-"""Calculates how well free GPUs of a node fit a pod; node scores are made from this."""
+"""Calculates how well free GPUs of a node fit a pod, and the scores of nodes from this.
+
+Scores are relative to the other nodes of a request: 0 to 10 points, up to 8 for the GPUs and up to
+2 for the rest of the node:
+
+* for several GPUs, their link score relative to the highest among the nodes;
+* for a single GPU, how few free GPUs are left in its group, relative to the most among the nodes;
+* how few free GPUs are left on the node, relative to the most among the nodes.
+
+A node that is better than another in one of these, and not worse in the others, has no fewer
+points.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,11 +1,10 @@
 """What a pod requests: how many GPUs, and which group must contain them."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -38,15 +37,13 @@ class Requirement(Enum):
         return tuple(node.mask for node in topology.levels.get(Level[self.name], ()))
 
 
-_TITLES: Final[Mapping[Requirement, str]] = MappingProxyType(
-    {
-        Requirement.NVLINK: "NVLink group",
-        Requirement.SINGLE: "PCIe switch",
-        Requirement.MULTIPLE: "group of PCIe switches",
-        Requirement.HOSTBRIDGE: "PCIe host bridge",
-        Requirement.NODE: "NUMA node",
-    }
-)
+_TITLES: Final = {
+    Requirement.NVLINK: "NVLink group",
+    Requirement.SINGLE: "PCIe switch",
+    Requirement.MULTIPLE: "group of PCIe switches",
+    Requirement.HOSTBRIDGE: "PCIe host bridge",
+    Requirement.NODE: "NUMA node",
+}
 
 WORDS: Final = tuple(each.value for each in Requirement)
 _LONGEST: Final = 40

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from config.errors import ConfigError
 from podgpu.cli.dcgm_exporter.go_arguments import milliseconds, read, variables
-from podgpu.cli.dcgm_exporter.option import Option, Type, Value
-from podgpu.cli.dcgm_exporter.option_table import OPTIONS
+from podgpu.cli.dcgm_exporter.option_table import OPTIONS, Option, Type, Value
 from podgpu.cli.dcgm_exporter.settings import Settings
 
 SWITCHES = [option for option in OPTIONS if option.type is Type.SWITCH and option.variable]

@@ -10,8 +10,7 @@ import pytest
 from config.errors import ConfigError
 from podgpu.cli.dcgm_exporter.command import effective_config
 from podgpu.cli.dcgm_exporter.go_arguments import Line
-from podgpu.cli.dcgm_exporter.option import Support, Type
-from podgpu.cli.dcgm_exporter.option_table import OPTIONS
+from podgpu.cli.dcgm_exporter.option_table import OPTIONS, Support, Type
 from podgpu.cli.dcgm_exporter.settings import Setting
 from tests.podgpu.cli.dcgm_configs import config_of, parsed, value_at
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from podgpu.cli import main
 from podgpu.cli.dcgm_exporter import yaml_writer
-from podgpu.cli.dcgm_exporter.option import Type
-from podgpu.cli.dcgm_exporter.option_table import OPTIONS
+from podgpu.cli.dcgm_exporter.option_table import OPTIONS, Type
 from tests.podgpu.cli.dcgm_configs import config_of, parsed, value_at
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "cli"

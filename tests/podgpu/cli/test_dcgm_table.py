@@ -8,8 +8,7 @@ import pytest
 
 from podgpu.cli import main
 from podgpu.cli.dcgm_exporter.command import table_row
-from podgpu.cli.dcgm_exporter.option import Support, Type
-from podgpu.cli.dcgm_exporter.option_table import OPTIONS, OWN
+from podgpu.cli.dcgm_exporter.option_table import OPTIONS, OWN, Support, Type
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8")
