@@ -80,8 +80,8 @@ def read_list(data: bytes, origin: str, selection: Selection) -> ListedClaims:
     if sum(len(claim.devices) for claim in claims) > MAX_CLAIMED_DEVICES:
         raise KubeletError(
             "failed",
-            f"{origin}: the response names more than {MAX_CLAIMED_DEVICES} devices, a shared one counted for each of its "
-            "containers; select fewer `resources`",
+            f"{origin}: the response names more than {MAX_CLAIMED_DEVICES} devices, a shared one "
+            "counted for each of its containers; select fewer `resources`",
         )
     claims.sort(key=lambda claim: (claim.subject, claim.resource, claim.resource_claim))
     return ListedClaims(tuple(claims), tuple(sorted(unprepared)))
