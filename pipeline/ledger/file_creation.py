@@ -10,8 +10,8 @@ from typing import Final, Literal
 from urllib.parse import quote
 
 from pipeline.ledger.account_state import load
-from pipeline.ledger.errors import CorruptError, LedgerError
-from pipeline.ledger.file_open import identify, ledger_errors
+from pipeline.ledger.errors import LedgerError
+from pipeline.ledger.file_open import check_integrity, identify, ledger_errors
 from pipeline.ledger.migrations import migrate
 from pipeline.ledger.schema import APPLICATION_ID, TABLES, VERSION, WRITE_VERSION, columns_of
 from pipeline.model import DeviceUsage
@@ -21,9 +21,6 @@ Synchronous = Literal["normal", "full"]
 MODE: Final = 0o640
 _BUSY_TIMEOUT: Final = 1.0
 """Seconds that a commit waits for a program that has locked the file."""
-
-_MAX_CHECKED_BYTES: Final = 32 << 20
-"""Files up to this size in bytes are checked for damage when they are opened."""
 
 _LOG_BYTES: Final = 8 << 20
 _CREATE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -131,10 +128,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, synchronous: Synchronou
             f"PRAGMA user_version = {VERSION}; {WRITE_VERSION} COMMIT;"
         )
     identify(connection, str(path))
-    if path.stat().st_size <= _MAX_CHECKED_BYTES:
-        (result,) = run("PRAGMA quick_check(1)").fetchone()
-        if result != "ok":
-            raise CorruptError(str(path), str(result), "restore the file from a valid copy")
+    check_integrity(connection, path)
     run("PRAGMA journal_mode = WAL")
     run(f"PRAGMA synchronous = {synchronous.upper()}")
     run(f"PRAGMA journal_size_limit = {_LOG_BYTES}")

@@ -18,6 +18,9 @@ _WAIT: Final = 5.0
 
 _CACHE_KIB: Final = 64 << 10
 
+_MAX_CHECKED_BYTES: Final = 32 << 20
+"""Files up to this size in bytes are checked for damage."""
+
 READ_ERRORS: Final = (sqlite3.Error, UnicodeError)
 """Exceptions if a file cannot be read or written, or contains text that is not UTF-8."""
 
@@ -171,6 +174,19 @@ def identify(connection: sqlite3.Connection, name: str) -> None:
         table, column = min(missing)
         problem = f"has no column {column} in the table {table}"
         raise CorruptError(name, problem, "give the path of an undamaged ledger")
+
+
+def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
+    """Check a small file for damage.
+
+    Raises:
+        CorruptError: the file is damaged.
+        sqlite3.Error: the file cannot be read now.
+    """
+    if path.stat().st_size <= _MAX_CHECKED_BYTES:
+        (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if result != "ok":
+            raise CorruptError(str(path), str(result), "restore the file from a valid copy")
 
 
 def _matches_version(version: int, kept: str | None, found: frozenset[tuple[str, str]]) -> bool:

@@ -14,13 +14,10 @@ from pipeline.diagnostics.mounts import file_system
 from pipeline.diagnostics.process_lookup import lock_owner
 from pipeline.diagnostics.write_access import check_writable
 from pipeline.ledger.errors import ForeignError, LedgerError
-from pipeline.ledger.file_open import ledger_errors, open_readonly
+from pipeline.ledger.file_open import check_integrity, ledger_errors, open_readonly
 from sinks.ledger.checks import CHECKS
 from sinks.ledger.options import Options
 from sinks.ledger.writer_lock import lock_of
-
-_MAX_CHECKED_BYTES: Final = 32 << 20
-"""Files up to this size in bytes are checked for damage."""
 
 _VOLATILE: Final = frozenset({"tmpfs", "ramfs", "overlay", "aufs", "fuse.fuse-overlayfs"})
 _DISK: Final = "mount a folder of the node's disk (hostPath) that podgpu may write to"
@@ -46,7 +43,8 @@ def _check_file(path: Path, max_size: ByteSize, proc: Path) -> Finding:
         return check.failure(name, f"is in use by {owner}", fix)
     if path.exists() and path.stat().st_size:
         try:
-            _read(path)
+            with ledger_errors(path), closing(open_readonly(path)) as connection:
+                check_integrity(connection, path)
         except ForeignError as error:
             return check.failure(name, error.problem, error.fix)
         except LedgerError as error:
@@ -62,18 +60,3 @@ def _check_file(path: Path, max_size: ByteSize, proc: Path) -> Finding:
         problem = f"{free >> 20} MiB are free, less than max_size ({max_size})"
         return check.warning(name, problem, "free space on that disk, or lower max_size")
     return found
-
-
-def _read(path: Path) -> None:
-    """Check that a file is a ledger and, if it is small, that it is not damaged.
-
-    Raises:
-        LedgerError: it is not a ledger, or is damaged.
-    """
-    with closing(open_readonly(path)) as connection:
-        if path.stat().st_size > _MAX_CHECKED_BYTES:
-            return
-        with ledger_errors(path):
-            (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if result != "ok":
-            raise LedgerError(str(path), str(result), "save a copy of it")

@@ -152,7 +152,7 @@ class Plugin:
         self._send(mux.PLUGIN, ttrpc.success(stream, payload))
 
     def _refuse(self, stream: int, what: str) -> None:
-        self._send(mux.PLUGIN, ttrpc.failure(stream, ttrpc.Code.UNIMPLEMENTED, what))
+        self._send(mux.PLUGIN, ttrpc.failure(stream, ttrpc.UNIMPLEMENTED, what))
 
     def _adjustment(self, payload: bytes) -> bytes:
         if self._inject is None:
@@ -200,5 +200,5 @@ class Plugin:
 
 
 def _check(status: Any) -> None:
-    if status.code != ttrpc.Code.OK:
+    if status.code != ttrpc.OK:
         raise ConnectionLostError(f"the runtime refuses the plugin: {line(status.message)}")

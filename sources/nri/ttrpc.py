@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Iterator
-from enum import IntEnum
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -15,15 +14,12 @@ LONGEST: Final = 4 << 20
 REQUEST: Final = 1
 RESPONSE: Final = 2
 
+OK: Final = 0
+UNIMPLEMENTED: Final = 12
+"""Status codes, with gRPC's numbers."""
+
 _HEADER = struct.Struct(">IIBB")
 _NS: Final = 1_000_000_000
-
-
-class Code(IntEnum):
-    """The status codes that podgpu distinguishes; they have gRPC's numbers."""
-
-    OK = 0
-    UNIMPLEMENTED = 12
 
 
 class Frame(NamedTuple):
@@ -145,9 +141,9 @@ def success(stream: int, payload: bytes = b"") -> Encoded:
     return _encoded(stream, RESPONSE, data)
 
 
-def failure(stream: int, code: Code, message: str) -> Encoded:
+def failure(stream: int, code: int, message: str) -> Encoded:
     """Return an encoded response to a call that failed."""
-    status = {"code": int(code), "message": message}
+    status = {"code": code, "message": message}
     return _encoded(stream, RESPONSE, _MESSAGES.encode("Response", status=status))
 
 

@@ -62,7 +62,9 @@ class ReplaySource:
         try:
             batch = await asyncio.to_thread(reading.read)
             if not is_repeat:
-                self._announce(ctx, reading.reader.header)
+                header = reading.reader.header
+                text = "replaying %s, recorded on node %s by podgpu %s"
+                ctx.log.info(text, self._path, header.node, header.version)
             while batch:
                 for envelope in batch:
                     if envelope.kind == _KIND:
@@ -78,14 +80,6 @@ class ReplaySource:
             return reading.timeline.end(reading.last)
         finally:
             reading.close()
-
-    def _announce(self, ctx: SourceContext, header: Header) -> None:
-        ctx.log.info(
-            "replaying %s, recorded on node %s by podgpu %s",
-            self._path,
-            header.node,
-            header.version,
-        )
 
     def _unreadable(self, error: OSError) -> PermanentError | TransientError:
         if self._demo:

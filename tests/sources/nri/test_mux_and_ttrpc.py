@@ -51,7 +51,7 @@ def only_frame(vector: bytes) -> tuple[int, bytes]:
         pytest.param(
             REFUSED,
             mux.PLUGIN,
-            ttrpc.failure(3, ttrpc.Code.UNIMPLEMENTED, "method RunPodSandbox"),
+            ttrpc.failure(3, ttrpc.UNIMPLEMENTED, "method RunPodSandbox"),
             id="error",
         ),
         pytest.param(DONE, mux.PLUGIN, ttrpc.success(5), id="empty response"),
