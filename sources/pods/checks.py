@@ -16,8 +16,8 @@ CHECKS: Final = checks_by_id(
     ),
     Check(
         "pods.rbac",
-        "each request that the source makes: list and watch of pods and of ResourceSlices, "
-        "get of a ResourceClaim",
+        "the source's permissions: list and watch of pods by requests; of ResourceSlices, and get "
+        "of ResourceClaims, by access reviews",
         "a permission is missing",
         "give the service account a ClusterRole with that verb",
         BOTH,

@@ -1,5 +1,6 @@
 """Checks of the source `pods`: the API server, RBAC permissions, node name, second exporters."""
 
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from pipeline.diagnostics.api_permissions import (
     NOT_FOUND,
     Right,
     fix_for,
+    is_allowed,
     try_list,
     try_watch,
 )
@@ -28,7 +30,13 @@ from sources.pods.options import Options
 _PODS: Final = "/api/v1/pods"
 _NODES: Final = "/api/v1/nodes"
 _GROUP: Final = "resource.k8s.io"
-_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+_DRA_RIGHTS: Final[Mapping[Right, str]] = {
+    Right("list", "resourceslices", _GROUP): "resource_slices",
+    Right("watch", "resourceslices", _GROUP): "resource_slices",
+    Right("get", "resourceclaims", _GROUP): "resource_claims",
+}
+"""Permissions that an option of the source needs."""
+
 _NAME: Final = "app.kubernetes.io/name"
 _COMPONENT: Final = "app.kubernetes.io/component"
 _DAEMON: Final = "node"
@@ -63,73 +71,21 @@ async def _check_server(
             right = Right(verb, "pods")
             refused.append(verb)
             found.append(rbac.failure(place, f"may not {right}", right.fix))
-    if options.resource_slices:
-        found += await _slices(api, query, place)
-    if options.resource_claims:
-        found += await _claims(api, place)
+    granted = [Right("list", "pods"), Right("watch", "pods")]
+    for right, option in _DRA_RIGHTS.items():
+        if not getattr(options, option):
+            continue
+        granted.append(right)
+        if not await is_allowed(api, right):
+            fix = f"{right.fix}; or set {option}: false if DRA is not used"
+            found.append(rbac.warning(place, f"may not {right}", fix))
     if all(each.check != rbac.id for each in found):
-        found.append(rbac.ok(place, "list, watch pods" + _further_rights(options)))
+        found.append(rbac.ok(place, ", ".join(map(str, granted))))
     return found if "list" in refused else [*found, *await _pods(api, node, ctx)]
-
-
-def _further_rights(options: Options) -> str:
-    slices = "; list, watch resourceslices, or the cluster has none"
-    claims = "; get resourceclaims, or the cluster has none"
-    return slices * options.resource_slices + claims * options.resource_claims
 
 
 def _server(error: TransientError, place: str) -> Finding:
     return CHECKS["pods.server"].failure(place, str(error), fix_for(error))
-
-
-async def _newest(
-    api: KubeApi, resource: str, query: dict[str, str]
-) -> tuple[str, ApiError | None]:
-    """Return the path in the newest API version of the server, and the error of a list.
-
-    A server returns 403 without checking whether it has the API version. So the newest version
-    that does not return 404 decides.
-    """
-    path, error = "", None
-    for version in _VERSIONS:
-        path = f"/apis/{_GROUP}/{version}/{resource}"
-        error = await try_list(api, path, query)
-        if error is None or error.status != NOT_FOUND:
-            break
-    return path, error
-
-
-async def _slices(api: KubeApi, query: dict[str, str], place: str) -> list[Finding]:
-    """Return a warning for each missing permission on ResourceSlices, or for a failed request."""
-    path, list_error = await _newest(api, "resourceslices", query)
-    if list_error is not None and list_error.status == NOT_FOUND:
-        return []
-    # If the server does not respond to the list, do not wait for the watch too.
-    silent = list_error is not None and list_error.status == 0
-    watch_error = None if silent else await try_watch(api, path, query)
-    found = []
-    for verb, error in (("list", list_error), ("watch", watch_error)):
-        if error is None or error.status == NOT_FOUND:
-            continue
-        if error.status != FORBIDDEN:
-            fix = f"{fix_for(error)}; until then claims on DRA devices are not reported"
-            return [CHECKS["pods.server"].warning(path, str(error), fix)]
-        found.append(_refused(Right(verb, "resourceslices", _GROUP), place, "resource_slices"))
-    return found
-
-
-async def _claims(api: KubeApi, place: str) -> list[Finding]:
-    """Return a warning if ResourceClaims may not be read; the one it reads need not exist."""
-    claim = "namespaces/default/resourceclaims/podgpu-doctor"
-    _, error = await _newest(api, claim, {})
-    if error is None or error.status != FORBIDDEN:
-        return []
-    return [_refused(Right("get", "resourceclaims", _GROUP), place, "resource_claims")]
-
-
-def _refused(right: Right, place: str, option: str) -> Finding:
-    fix = f"{right.fix}; or set {option}: false if DRA is not used"
-    return CHECKS["pods.rbac"].warning(place, f"may not {right}", fix)
 
 
 async def _pods(api: KubeApi, node: str, ctx: DoctorContext) -> list[Finding]:

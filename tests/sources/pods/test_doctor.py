@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.api_permissions import REVIEWS
 from sources.pods.doctor import examine
 from sources.pods.options import Options
 from tests.podgpu.doctor.support import context, is_bad, of, verdicts, write
@@ -15,18 +16,12 @@ from tests.support.kube import ApiServer, Collection, status
 
 PODS = "/api/v1/pods"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
-CLAIMS = [
-    f"/apis/resource.k8s.io/{version}/namespaces/default/resourceclaims/podgpu-doctor"
-    for version in ("v1", "v1beta2", "v1beta1")
-]
-"""A ResourceClaim that does not exist: the response still shows whether it may be read."""
-OLD_SLICES = "/apis/resource.k8s.io/v1beta1/resourceslices"
 NODE = "node: node-1\n"
 
 
 @asynccontextmanager
-async def serving(*pods: str, slices: str = SLICES) -> AsyncIterator[ApiServer]:
-    server = ApiServer({PODS: Collection(), slices: Collection()})
+async def serving(*pods: str) -> AsyncIterator[ApiServer]:
+    server = ApiServer({PODS: Collection(), SLICES: Collection()})
     for name in pods or ("train-0",):
         server.paths[PODS].put(raw_pod(name))
     async with server.serving():
@@ -55,7 +50,8 @@ async def test_all_checks_of_a_healthy_server_are_ok_and_only_this_node_is_read(
     async with serving() as server:
         found = await check_server(tmp_path, server)
     assert verdicts(found) == ALL_OK
-    selected = {query.get("fieldSelector") for p, query in server.requests if p not in CLAIMS}
+    assert {path for path, _ in server.created} == {REVIEWS}
+    selected = {query.get("fieldSelector") for path, query in server.requests if path != REVIEWS}
     assert selected == {"spec.nodeName=node-1"}, "only pods of this node are requested"
 
 
@@ -84,19 +80,19 @@ MISSING_VERBS = [
     (("list", PODS), "failure", "may not list pods", 'resources ["pods"], verbs [list]'),
     (("watch", PODS), "failure", "may not watch pods", 'resources ["pods"], verbs [watch]'),
     (
-        ("list", SLICES),
+        ("list", "resourceslices"),
         "warning",
         "may not list resourceslices.resource.k8s.io",
         'apiGroups ["resource.k8s.io"], resources ["resourceslices"], verbs [list]',
     ),
     (
-        ("watch", SLICES),
+        ("watch", "resourceslices"),
         "warning",
         "may not watch resourceslices.resource.k8s.io",
         'resources ["resourceslices"], verbs [watch]',
     ),
     (
-        ("list", CLAIMS[0]),
+        ("get", "resourceclaims"),
         "warning",
         "may not get resourceclaims.resource.k8s.io",
         'resources ["resourceclaims"], verbs [get]',
@@ -110,7 +106,7 @@ async def test_each_missing_verb_is_named_with_the_rule_that_grants_it(
 ) -> None:
     missing, verdict, observed, fix = row
     async with serving() as server:
-        server.forbidden = {missing}
+        server.forbidden = server.unallowed = {missing}
         found = await check_server(tmp_path, server)
     is_bad(of(found, "pods.rbac"), verdict, observed, fix)
     assert of(found, "pods.server").verdict is Verdict.OK
@@ -118,20 +114,17 @@ async def test_each_missing_verb_is_named_with_the_rule_that_grants_it(
 
 async def test_each_missing_verb_is_a_finding(tmp_path: Path) -> None:
     async with serving() as server:
-        server.forbidden = {("list", PODS), ("watch", PODS), ("list", SLICES)}
+        server.forbidden = {("list", PODS), ("watch", PODS)}
+        server.unallowed = {("list", "resourceslices")}
         found = await check_server(tmp_path, server)
     assert sum(each.check == "pods.rbac" for each in found) == 3
 
 
-async def test_an_older_or_missing_api_of_slices_is_ok(tmp_path: Path) -> None:
-    async with serving(slices=OLD_SLICES) as server:
-        assert verdicts(await check_server(tmp_path / "a", server)) == ALL_OK
-        server.forbidden = {("watch", OLD_SLICES)}
-        assert verdicts(await check_server(tmp_path / "b", server))["pods.rbac"] == "warning"
-        without_slices = Options(resource_slices=False)
-        assert verdicts(await check_server(tmp_path / "c", server, without_slices)) == ALL_OK
-    async with serving(slices="/none") as server:
-        assert verdicts(await check_server(tmp_path / "d", server)) == ALL_OK
+async def test_permissions_of_disabled_options_are_not_needed(tmp_path: Path) -> None:
+    async with serving() as server:
+        server.unallowed = {("list", "resourceslices"), ("watch", "resourceslices")}
+        found = await check_server(tmp_path, server, Options(resource_slices=False))
+    assert verdicts(found) == ALL_OK
 
 
 async def test_a_wrong_node_name_is_a_failure(tmp_path: Path) -> None:
@@ -158,15 +151,11 @@ async def test_a_node_without_pods_is_ok_if_the_node_exists_and_may_be_read(
         assert of(found, "node.name").verdict is Verdict.WARNING
 
 
-@pytest.mark.parametrize(("code", "reason"), [(500, "InternalError"), (429, "TooManyRequests")])
-async def test_a_failed_list_of_slices_is_a_warning(tmp_path: Path, code: int, reason: str) -> None:
+async def test_a_failed_access_review_is_a_failure(tmp_path: Path) -> None:
     async with serving() as server:
-        server.refusals[SLICES] = status(code, reason, "away")
+        server.forbidden = {("create", REVIEWS)}
         found = await check_server(tmp_path, server)
-    findings = [each for each in found if each.check == "pods.server"]
-    assert [each.verdict for each in findings] == [Verdict.OK, Verdict.WARNING]
-    is_bad(findings[1], "warning", str(code), "the log of the API server")
-    assert of(found, "pods.rbac").verdict is Verdict.OK
+    is_bad(of(found, "pods.server"), "failure", "403", "may query its own permissions")
 
 
 EXPORTER = {"app.kubernetes.io/name": "podgpu"}
