@@ -89,13 +89,11 @@ def _labels(text: str) -> Labels | None:
         match = _LABEL.match(text, position)
         if match is None:
             return None
-        labels.setdefault(match[1], _ESCAPE.sub(_unescaped, match[2]))
+        labels.setdefault(
+            match[1], _ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], match[2])
+        )
         position = match.end()
     return labels
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    return "\n" if match[1] == "n" else match[1]
 
 
 def _value(words: list[str]) -> int | float | None:

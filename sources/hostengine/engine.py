@@ -188,17 +188,9 @@ class Engine:
         gpus = self._session.entities(structs.GPU)
         instances = self._session.instances()
         return gpus, tuple(
-            (
-                instance.entity.kind,
-                instance.entity.id,
-                instance.parent.kind,
-                instance.parent.id,
-                instance.info.gi,
-                instance.info.ci,
-                instance.info.profile,
-                instance.info.slices,
-            )
-            for instance in instances
+            (*_ids(each.entity), *_ids(each.parent), info.gi, info.ci, info.profile, info.slices)
+            for each in instances
+            for info in (each.info,)
         )
 
     def _describe(self, gpu: int) -> tuple[Device, bool] | None:
@@ -271,3 +263,7 @@ def _read_time(ts: int, now: Instant, limit_ns: int) -> Instant:
     if not 0 <= age_ns <= limit_ns:
         return now
     return Instant(now.mono_ns - age_ns, now.wall_ns - age_ns)
+
+
+def _ids(entity: Entity) -> tuple[int, int]:
+    return entity.kind, entity.id

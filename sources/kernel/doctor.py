@@ -1,6 +1,5 @@
 """The checks of `podgpu doctor` for the kernel source: the log, and the processes that it names."""
 
-from functools import partial
 from typing import Final
 
 from pipeline.base.errors import TransientError
@@ -17,11 +16,7 @@ _DEFAULT: Final = Options()
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Check `kernel.log` and `kernel.processes`."""
-    return await in_thread(partial(_check, options, ctx))
-
-
-def _check(options: Options, ctx: DoctorContext) -> list[Finding]:
-    return [_log(options, ctx), _processes(options, ctx)]
+    return await in_thread(lambda: [_log(options, ctx), _processes(options, ctx)])
 
 
 def _log(options: Options, ctx: DoctorContext) -> Finding:

@@ -192,18 +192,16 @@ class Profiling:
     def __init__(self, target: Target) -> None:
         self._target = target
         names = tuple(name for name in METRICS if target.wants(name))
-        if names and not self._supported():
-            names = ()
+        if names:
+            code, is_supported = target.nvml.supports_gpm(target.handle)
+            codes.check(code)
+            # A driver that cannot report it returns a code for each sample instead.
+            if not is_supported and (code == codes.OK or code in codes.UNSUPPORTED):
+                names = ()
         names = self._existing(names)
         self._own = MetricQuery(target.nvml, names) if names else None
         names = tuple(name for name in names if METRICS[name].mig)
         self._instances = MetricQuery(target.nvml, names) if names else None
-
-    def _supported(self) -> bool:
-        """Query support. A driver that cannot report it returns a code for each sample instead."""
-        code, is_supported = self._target.nvml.supports_gpm(self._target.handle)
-        codes.check(code)
-        return is_supported if code == codes.OK else code not in codes.UNSUPPORTED
 
     def _existing(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Leave out engines that the GPU does not have: NVML reports them as idle."""

@@ -3,7 +3,6 @@
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
 from pipeline.model import Device, Instant
@@ -77,7 +76,7 @@ class Inventory:
         nvml: Library,
         wanted: ReadingRequest,
         now: Callable[[], Instant],
-        remembered: Mapping[int, tuple[Device, ...]] = MappingProxyType({}),
+        remembered: Mapping[int, tuple[Device, ...]],
     ) -> None:
         self._nvml = nvml
         self._wanted = wanted

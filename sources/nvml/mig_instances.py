@@ -177,6 +177,9 @@ class MigInstances:
     def _make_slot(self, key: _Key, index: int) -> MigInstance:
         uuid, gi, ci = key
         parent = self._parent
+        code, start = self._nvml.first_slice(self._gpu, gi)
+        codes.check_driver(code)
+        first_slice = start if code == codes.OK else None
         device = Device(
             uuid,
             parent.index,
@@ -184,19 +187,13 @@ class MigInstances:
             parent.pci_bus_id,
             parent.model,
             parent.driver,
-            MigPlace(parent.uuid, gi, ci, self._profile(), index, self._first_slice(gi)),
+            MigPlace(parent.uuid, gi, ci, self._profile(), index, first_slice),
             parent.facts,
         )
         target = replace(self._target, handle=self._handle, uuid=uuid)
         plan = Plan(shared(target, carries=False))
         plan.add(plan.fast, self._profiling.instance(uuid, gi))
         return MigInstance(key, device, plan, self._handle, library.address(self._handle))
-
-    def _first_slice(self, gi: int) -> int | None:
-        """Return the first memory slice of a GPU instance; None if the driver doesn't report it."""
-        code, start = self._nvml.first_slice(self._gpu, gi)
-        codes.check_driver(code)
-        return start if code == 0 else None
 
     def _profile(self) -> str:
         """Return the profile from the instance's name, otherwise from its size."""

@@ -85,7 +85,9 @@ class Procfs:
             pids: in the pid namespace that procfs shows.
             at: the present time.
         """
-        boot_us = self._boot_us(at)
+        up_ns = uptime_ns(read(self._root / "uptime"))
+        # The start time of the machine by the wall clock.
+        boot_us = None if up_ns is None else (at.wall_ns - up_ns) // 1000
         found = {pid: self._lookup_one(pid, at.mono_ns, boot_us) for pid in pids}
         while len(self._processes) > self._max_processes:
             del self._processes[next(iter(self._processes))]
@@ -108,21 +110,14 @@ class Procfs:
                 else replace(previous, is_mps_server=is_server)
             )
         else:
-            current = Process(started, self._owner(pid), is_server)
+            owner = cgroups.container_of(read(self._root / str(pid) / "cgroup"))
+            current = Process(started, owner, is_server)
         # Appended at the end, so that the first entry is the least recently seen.
         self._processes[pid] = current, at_ns
         if same:
             return PidRecord(current)
         began_us = None if boot_us is None else boot_us + started * _TICK_US
         return PidRecord(current, began_us, previous, seen_ns)
-
-    def _owner(self, pid: int) -> PartialRef | None:
-        return cgroups.container_of(read(self._root / str(pid) / "cgroup"))
-
-    def _boot_us(self, at: Instant) -> int | None:
-        """Return the start time of the machine by the wall clock; None if procfs lacks it."""
-        up_ns = uptime_ns(read(self._root / "uptime"))
-        return None if up_ns is None else (at.wall_ns - up_ns) // 1000
 
 
 def hidden_reason(root: Path, *, is_configured: bool) -> str:

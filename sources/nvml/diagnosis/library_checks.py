@@ -101,17 +101,12 @@ def _finding(
     nouveau = (roots.sys / "module/nouveau").is_dir()
     bus_text = f"{count} NVIDIA GPUs on the PCI bus" if count else "cannot read the PCI bus"
     return check.failure(
-        f"{version_file}, {module_of(roots)}",
+        f"{version_file}, {roots.sys / 'module/nvidia'}",
         f"no NVIDIA driver on the host; {bus_text}" + ("; nouveau drives them" if nouveau else ""),
         ("blacklist nouveau, then " if nouveau else "")
         + "install the driver on the node, or load it (modprobe nvidia; dmesg shows why it fails); "
         "with the GPU operator, check that its driver pod runs",
     )
-
-
-def module_of(roots: Roots) -> Path:
-    """Return the folder of the driver's kernel module."""
-    return roots.sys / "module/nvidia"
 
 
 def _text(path: Path) -> str:

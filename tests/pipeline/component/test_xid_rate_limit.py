@@ -58,7 +58,7 @@ def test_pending_errors_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: PendingXids[int] = PendingXids()
     added = [waiting.add(code, "a", code, 0) for code in range(5)]
     assert added == [True, True, True, False, False]
-    assert waiting.pending == (0, 1, 2)
+    assert list(waiting.pending) == [0, 1, 2]
     waiting.mark_reported(2)
     assert waiting.add(9, "a", 9, 0)
-    assert waiting.pending == (2, 9)
+    assert list(waiting.pending) == [2, 9]
