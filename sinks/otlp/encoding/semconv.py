@@ -37,98 +37,38 @@ class Instrument:
     typed: bool = False
 
 
+_ROWS: Final[tuple[tuple[str, Kind, str, str], ...]] = (
+    (
+        "hw.gpu.utilization",
+        "gauge",
+        "1",
+        "Part of the time during which the GPU worked at the task.",
+    ),
+    ("hw.gpu.memory.usage", "updowncounter", "By", "Device memory in use."),
+    ("hw.gpu.memory.limit", "updowncounter", "By", "Total device memory."),
+    ("hw.gpu.memory.utilization", "gauge", "1", "Part of the device memory that is in use."),
+    ("hw.gpu.io", "counter", "By", "Bytes that the GPU has sent or received over PCIe."),
+    ("hw.energy", "counter", "J", "Energy that the board has consumed."),
+    ("hw.power", "gauge", "W", "Power that the board draws."),
+    ("hw.errors", "counter", "{error}", "Errors of the GPU, by type."),
+    ("hw.status", "updowncounter", "1", "1 for the state that the GPU is in, 0 for all others."),
+    ("hw.temperature", "gauge", "Cel", "Temperature at the named location."),
+    ("hw.temperature.limit", "gauge", "Cel", "Temperature from which the GPU protects itself."),
+    ("hw.fan.speed_ratio", "gauge", "1", "Speed of the fans as a part of their maximum speed."),
+)
+_TYPED: Final = frozenset({"hw.energy", "hw.power", "hw.errors", "hw.status"})
+"""Metrics that other types of hardware have too."""
+
 INSTRUMENTS: Final[Mapping[str, Instrument]] = {
-    instrument.name: instrument
-    for instrument in (
-        Instrument(
-            "hw.gpu.utilization",
-            "gauge",
-            "1",
-            whole=False,
-            description="Part of the time during which the GPU worked at the task.",
-        ),
-        Instrument(
-            "hw.gpu.memory.usage",
-            "updowncounter",
-            "By",
-            whole=True,
-            description="Device memory in use.",
-        ),
-        Instrument(
-            "hw.gpu.memory.limit",
-            "updowncounter",
-            "By",
-            whole=True,
-            description="Total device memory.",
-        ),
-        Instrument(
-            "hw.gpu.memory.utilization",
-            "gauge",
-            "1",
-            whole=False,
-            description="Part of the device memory that is in use.",
-        ),
-        Instrument(
-            "hw.gpu.io",
-            "counter",
-            "By",
-            whole=True,
-            description="Bytes that the GPU has sent or received over PCIe.",
-        ),
-        Instrument(
-            "hw.energy",
-            "counter",
-            "J",
-            whole=False,
-            description="Energy that the board has consumed.",
-            typed=True,
-        ),
-        Instrument(
-            "hw.power",
-            "gauge",
-            "W",
-            whole=False,
-            description="Power that the board draws.",
-            typed=True,
-        ),
-        Instrument(
-            "hw.errors",
-            "counter",
-            "{error}",
-            whole=True,
-            description="Errors of the GPU, by type.",
-            typed=True,
-        ),
-        Instrument(
-            "hw.status",
-            "updowncounter",
-            "1",
-            whole=True,
-            description="1 for the state that the GPU is in, 0 for all others.",
-            typed=True,
-        ),
-        Instrument(
-            "hw.temperature",
-            "gauge",
-            "Cel",
-            whole=False,
-            description="Temperature at the named location.",
-        ),
-        Instrument(
-            "hw.temperature.limit",
-            "gauge",
-            "Cel",
-            whole=False,
-            description="Temperature from which the GPU protects itself.",
-        ),
-        Instrument(
-            "hw.fan.speed_ratio",
-            "gauge",
-            "1",
-            whole=False,
-            description="Speed of the fans as a part of their maximum speed.",
-        ),
+    name: Instrument(
+        name,
+        kind,
+        unit,
+        whole=kind != "gauge" and unit != "J",
+        description=description,
+        typed=name in _TYPED,
     )
+    for name, kind, unit, description in _ROWS
 }
 """The metrics that podgpu has values for, by name."""
 
