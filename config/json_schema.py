@@ -4,13 +4,12 @@ The schema accepts everything that ``parse`` accepts. It refuses only what a sch
 bounds of values with units, and checks across options, are left to ``parse``.
 """
 
-import json
 import pathlib
 from typing import Any, Final
 
 from config.component_kinds import Kinds
 from config.converter import NAME
-from config.option_docs import Option, describe, jsonable
+from config.option_docs import jsonable
 from config.schema import Config
 from config.type_shapes import (
     Choice,
@@ -25,8 +24,6 @@ from config.type_shapes import (
 )
 from config.value_limits import Limits
 from config.value_types import NUMBER, ByteSize, Duration, ListenAddress
-
-__all__ = ["Option", "describe", "dump", "json_schema"]
 
 _PLACEHOLDER: Final = {"$ref": "#/$defs/placeholder"}
 # For a text option, YAML such as `1.10` is valid, which an editor reads as a number.
@@ -71,11 +68,6 @@ def json_schema(kinds: Kinds) -> dict[str, object]:
         **_of(record(Config)),
         "$defs": definitions,
     }
-
-
-def dump(kinds: Kinds) -> str:
-    """Return the schema as indented JSON text, with a newline at the end."""
-    return json.dumps(json_schema(kinds), indent=2, ensure_ascii=False) + "\n"
 
 
 def _component(role: str, names: list[str]) -> dict[str, Any]:

@@ -5,14 +5,13 @@ A hint without a shape raises TypeError, because it is a bug of the program, not
 
 import pathlib
 import types
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from config.option_markers import AtLeast, AtMost, Doc, LeadsTo, OneOf, Role
+from config.option_markers import Doc, LeadsTo, OneOf, Role
 from config.value_limits import Limits
 from config.value_types import ByteSize, Duration, ListenAddress
 
@@ -150,7 +149,7 @@ def _shape(hint: Any, where: str, outer: tuple[type, ...], markers: tuple[Any, .
         if len(inner) != 1:
             raise TypeError(f"{where}: a union is of one type and None")
         return Maybe(_shape(inner[0], where, outer, markers))
-    limits = Limits.of(hint, where, _bounding(markers))
+    limits = Limits.of(hint, where, markers)
     if hint in _SCALARS:
         known = next((marker.noun for marker in markers if isinstance(marker, OneOf)), "")
         leads_to = next((marker.kind for marker in markers if isinstance(marker, LeadsTo)), "")
@@ -178,7 +177,3 @@ def _collection(
     if role is not None:
         return Components(role.name, role.absent)
     return Table(_shape(rest[0], where, outer), limits)
-
-
-def _bounding(markers: tuple[Any, ...]) -> Iterator[AtLeast | AtMost | msgspec.Meta]:
-    return (m for m in markers if isinstance(m, AtLeast | AtMost | msgspec.Meta))

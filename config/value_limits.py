@@ -30,7 +30,7 @@ class Limits:
     pattern: str | None = None
 
     @classmethod
-    def of(cls, hint: Any, where: str, markers: Iterable[AtLeast | AtMost | msgspec.Meta]) -> Self:
+    def of(cls, hint: Any, where: str, markers: Iterable[object]) -> Self:
         """Collect the limits of the markers of a type; TypeError if one does not apply."""
         base = get_origin(hint) or hint
         found: dict[str, Any] = {}
@@ -39,7 +39,7 @@ class Limits:
                 found["ge"] = _bound(base, marker.bound, where)
             elif isinstance(marker, AtMost):
                 found["le"] = _bound(base, marker.bound, where)
-            else:
+            elif isinstance(marker, msgspec.Meta):
                 found.update(_meta(base, marker, where))
         if {"min_length", "max_length"} & found.keys() and base not in _SIZED:
             raise TypeError(f"{where}: {hint} has no length to bound")

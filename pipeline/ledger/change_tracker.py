@@ -221,7 +221,8 @@ class LedgerAccumulator:
     def _add_to_hours(self, uuid: str, end: Instant, delta: UsageDelta) -> None:
         """Distribute a gain, and the gap before it, over the hours."""
         end_ns = self._now.wall_of(end)
-        parts = {**delta.parts, None: _without_unknown(delta.parts[None], delta.unknown_ns)}
+        held, busy, energy = delta.parts[None]
+        parts = {**delta.parts, None: (held - delta.unknown_ns, busy, energy)}
         amounts = [amount or 0 for part in parts.values() for amount in part]
         amounts.append(delta.unknown_ns)
         for hour, split in split_by_hour(end_ns, delta.time_ns, amounts) if any(amounts) else ():
@@ -339,8 +340,3 @@ def _without(one: ContainerUsage, key: str, end: Instant) -> ContainerUsage:
     if any(each.id == key for each in one.closing):
         return replace(one, closing=tuple([each for each in one.closing if each.id != key]))
     return one
-
-
-def _without_unknown(amounts: Amounts, unknown_ns: int) -> Amounts:
-    held, busy, energy = amounts
-    return held - unknown_ns, busy, energy

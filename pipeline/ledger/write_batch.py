@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final
 
 from pipeline.ledger.usage_delta import Amounts
@@ -112,7 +113,7 @@ class Batch:
                 self.add(hour, device, None, amounts)
                 self.add_unknown(hour, device, amounts[0])
                 self._count("hours")
-            for key in sorted(self.hours, key=_hour)[: len(self.hours) - MAX_HOURS]:
+            for key in sorted(self.hours, key=itemgetter(0))[: len(self.hours) - MAX_HOURS]:
                 del self.hours[key]
                 self._count("hours")
         if len(self.holdings) > MAX_HOLDINGS:
@@ -137,10 +138,6 @@ class Batch:
 
     def _count(self, what: str) -> None:
         self.evicted[what] = self.evicted.get(what, 0) + 1
-
-
-def _hour(key: tuple[int, str, PartialRef | None]) -> int:
-    return key[0]
 
 
 def _sum(one: Amounts, other: Amounts) -> Amounts:

@@ -179,7 +179,7 @@ class UsageAccounts:
         if mig is not None:
             interval = account.add_sample(use, since, processes)
             if interval is not None:
-                account.finalizer.add_pending(interval)
+                account.finalizer.pending.append(interval)
         else:
             adjoins = account.is_contiguous(since)
             used = account.energy_meter.read(source, use.energy_mj, at.mono_ns, adjoins=adjoins)
@@ -207,7 +207,7 @@ class UsageAccounts:
             account.finalizer.take_pending()
         interval = account.add_sample(use, since, processes)
         if interval is not None:
-            account.finalizer.add_pending(interval)
+            account.finalizer.pending.append(interval)
         meter = account.energy_meter
         if meter.has_outstanding_energy:
             return

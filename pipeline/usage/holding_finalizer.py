@@ -26,10 +26,6 @@ class HoldingFinalizer:
         self._containers = accounts
         self._ended = ended
 
-    def add_pending(self, interval: IntervalUsage) -> None:
-        """Add an interval to the pending usage."""
-        self.pending.append(interval)
-
     def take_pending(self) -> IntervalUsage:
         """Return and clear the pending usage."""
         interval, self.pending = self.pending, IntervalUsage()

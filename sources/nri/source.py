@@ -74,19 +74,17 @@ class EventEmitter:
             self.due = True
         if self.due:
             await self._confirm()
-        for key, container in changes.changes.items():
-            await self._change(key, container)
-
-    async def _change(self, key: str, container: RunningContainer | None) -> None:
-        if self._running is None:  # there are no changes before the full list
+        running = self._running
+        if running is None:  # there are no changes before the full list
             return
-        self._full_list = None
-        if container is None:
-            self._running.pop(key, None)
-            await self._ctx.emit(ContainerStopped(key))
-        else:
-            self._running[key] = container
-            await self._ctx.emit(ContainerStarted(container))
+        for key, container in changes.changes.items():
+            self._full_list = None
+            if container is None:
+                running.pop(key, None)
+                await self._ctx.emit(ContainerStopped(key))
+            else:
+                running[key] = container
+                await self._ctx.emit(ContainerStarted(container))
 
     async def _confirm(self) -> None:
         self.due = False
