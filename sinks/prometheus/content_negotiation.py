@@ -4,6 +4,7 @@ These headers are preferences. Invalid or unsupported ones are ignored and never
 """
 
 import re
+from operator import itemgetter
 from typing import NamedTuple
 
 from pipeline.exposition.text_format import Format
@@ -37,29 +38,24 @@ class _Entry(NamedTuple):
     quality: float
 
 
+_NONE = _Entry("", {}, 0)
+
+
 def choose(accept: str | None) -> Chosen:
     """Return the format that an Accept header prefers; the text format if it names none."""
-    best: tuple[tuple[float, int, int], Format, bool] | None = None
+    found: list[tuple[tuple[float, int, int], Format, bool]] = []
     entries = _entries(accept or "")
     for form in _TYPES:
-        matches = [
-            (specificity, -at, entry)
-            for at, entry in enumerate(entries)
-            if (specificity := _specificity(form, entry))
-        ]
-        if not matches:
-            continue
+        matches = [(_specificity(form, entry), -at, entry) for at, entry in enumerate(entries)]
         # The quality is that of the most specific entry.
-        specificity, order, entry = max(matches, key=lambda match: match[:2])
-        if entry.quality <= 0:
-            continue
-        # With equal quality, a named type precedes a wildcard; then the order decides.
-        preference = (entry.quality, min(specificity, _EXACT), order)
-        if best is None or preference > best[0]:
-            best = preference, form, "escaping" in entry.params
-    if best is None:
+        specificity, order, entry = max(matches, key=itemgetter(0, 1), default=(0, 0, _NONE))
+        if specificity and entry.quality > 0:
+            # With equal quality, a named type precedes a wildcard; then the order decides.
+            preference = (entry.quality, min(specificity, _EXACT), order)
+            found.append((preference, form, "escaping" in entry.params))
+    if not found:
         return Chosen(Format.TEXT, Format.TEXT.content_type)
-    _, form, escaping = best
+    _, form, escaping = max(found, key=itemgetter(0))
     # Names on the page are ASCII, so every escaping scheme leaves them unchanged.
     return Chosen(form, form.content_type + ("; escaping=underscores" if escaping else ""))
 

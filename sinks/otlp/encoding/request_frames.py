@@ -26,6 +26,9 @@ _Key: TypeAlias = tuple[tuple[SeriesState, ...], tuple[int, ...]]
 class Block:
     """A template for points of one resource.
 
+    Attributes:
+        size: size in bytes.
+
     Args:
         series: the series of the points, at least one.
         non_integer: indexes of points that are floats although the metric has integers.
@@ -58,11 +61,7 @@ class Block:
         piece = back + before[-1]
         self._args.append(piece)
         self._struct = Struct("".join((*code, f"{len(piece)}s")))
-
-    @property
-    def size(self) -> int:
-        """Size in bytes."""
-        return self._struct.size
+        self.size = self._struct.size
 
     def pack(self, times: Sequence[int], values: Sequence[Value | None]) -> bytes:
         """Return the bytes with these times and values, and the start times of the states."""
