@@ -46,10 +46,9 @@ class StatusInput:
     @property
     def started(self) -> float | None:
         """Start time of podgpu, in Unix time."""
-        for family, points in self.telemetry:
-            if family.name == "process_start_time_seconds":
-                return points[0].value
-        return None
+        name = "process_start_time_seconds"
+        found = (points[0].value for family, points in self.telemetry if family.name == name)
+        return next(found, None)
 
     def age(self, then: Instant | None) -> float | None:
         """Return the seconds since a time, rounded to milliseconds."""

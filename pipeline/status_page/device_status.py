@@ -99,7 +99,7 @@ def _gpu(view: _View, uuid: str, group: Sequence[Attribution]) -> GpuStatus:
         **_common(view, uuid, whole),
         state=state,
         index=_place(device.index),
-        name=_text(device.model),
+        name=text_or_none(device.model),
         power_watts=value(_POWER),
         power_limit_watts=value(*_LIMITS),
         temperature_celsius=value(_TEMPERATURE),
@@ -113,7 +113,7 @@ def _instance(view: _View, one: Attribution, parent: State) -> InstanceStatus:
     return InstanceStatus(
         **_common(view, one.device.uuid, one),
         state=parent,
-        profile=_text(place.profile),
+        profile=text_or_none(place.profile),
         gpu_instance_id=min(max(place.gpu_instance_id, 0), LARGEST),
         compute_instance_id=_place(place.compute_instance_id),
     )
@@ -160,10 +160,10 @@ def _holder(view: _View, holder: Holder) -> HolderStatus:
     status_input, subject = view.status_input, holder.subject
     source = status_input.sources.get(holder.source)
     return HolderStatus(
-        namespace=_text(subject.namespace),
-        pod=_text(subject.pod),
-        container=_text(subject.container),
-        uid=_text(subject.uid),
+        namespace=text_or_none(subject.namespace),
+        pod=text_or_none(subject.pod),
+        container=text_or_none(subject.container),
+        uid=text_or_none(subject.uid),
         since=date(status_input.now.wall_of(holder.since)),
         since_known=not holder.since_observed,
         share=holder.share,
@@ -177,10 +177,10 @@ def _holder(view: _View, holder: Holder) -> HolderStatus:
 def _access(access: Access) -> AccessStatus:
     subject = access.subject
     return AccessStatus(
-        namespace=_text(subject.namespace),
-        pod=_text(subject.pod),
-        container=_text(subject.container),
-        uid=_text(subject.uid),
+        namespace=text_or_none(subject.namespace),
+        pod=text_or_none(subject.pod),
+        container=text_or_none(subject.container),
+        uid=text_or_none(subject.uid),
         source=line(access.source),
         evidence=access.evidence.name.lower(),
     )
@@ -190,7 +190,8 @@ def _place(number: int | None) -> int | None:
     return number if number is not None and 0 <= number <= LARGEST else None
 
 
-def _text(text: str) -> str | None:
+def text_or_none(text: str | None) -> str | None:
+    """Return a text on one line; None if it is empty or unknown."""
     return line(text) if text else None
 
 

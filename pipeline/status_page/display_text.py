@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from pipeline.model import PartialRef
 from pipeline.status_page.status_document import (
     DeviceStatus,
     GpuStatus,
@@ -53,7 +54,7 @@ def _least(figure: float, digits: int) -> str:
     return f"{figure:.{digits}f}"
 
 
-def holder_name(holder: HolderStatus) -> str:
+def holder_name(holder: HolderStatus | PartialRef) -> str:
     """Return `namespace/pod (container)`, as far as it is known."""
     pod = holder.pod or (f"uid {holder.uid}" if holder.uid else UNKNOWN)
     whole = f"{holder.namespace}/{pod}" if holder.namespace else pod

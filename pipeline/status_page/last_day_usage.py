@@ -93,36 +93,32 @@ class LastDayCache:
 
     async def _run_query(self, ledger: UsageHistory) -> None:
         now = self._clock.now()
-        result: tuple[Report, Report] | str
+        error, reports = "", None
         try:
             async with asyncio.timeout(QUERY_TIMEOUT):
-                result = await _group_in_thread(
-                    await ledger.window(max(now.wall_ns - DAY_NS, 0), now.wall_ns)
-                )
+                window = await ledger.window(max(now.wall_ns - DAY_NS, 0), now.wall_ns)
+                reports = await _group(window)
         except TimeoutError:
-            result = (
+            error = (
                 f"no response for {QUERY_TIMEOUT:g} s: computing the usage of the last day takes "
                 "too long; check the CPU load of the node"
             )
-        except ComponentError as error:
-            result = str(error)
-        known = self._known
-        if known is None or self._ledger is not ledger:
-            # Another ledger has replaced it in the meantime.
-            return
-        if isinstance(result, str):
-            self._known = replace(known, error=result)
-        else:
-            self._known = LastDayUsage(known.sink, *result, now)
+        except ComponentError as failure:
+            error = str(failure)
+        # Another ledger may have replaced it in the meantime.
+        if self._known is not None and self._ledger is ledger:
+            self._known = (
+                replace(self._known, error=error)
+                if reports is None
+                else LastDayUsage(self._known.sink, *reports, now)
+            )
 
 
-async def _group_in_thread(window: UsageWindow) -> tuple[Report, Report]:
+async def _group(window: UsageWindow) -> tuple[Report, Report]:
     """Group the usage by pod and by device in a thread, because there can be very many pods."""
     with DaemonExecutor("podgpu-last-day") as thread:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(thread, _group, window)
-
-
-def _group(window: UsageWindow) -> tuple[Report, Report]:
-    by_pod, by_device = (build_report(window, by, Prices()) for by in _BY)
+        by_pod, by_device = [
+            await loop.run_in_executor(thread, build_report, window, by, Prices()) for by in _BY
+        ]
     return by_pod, by_device

@@ -29,7 +29,6 @@ FREE_UNKNOWN: Final = "it is unknown which GPUs are free"
 
 _JSON: Final = "application/json"
 _FORMATS: Final = ("json", "text", "dot")
-_PARAMETERS: Final = ("n", "must", "candidates")
 _MAX_CHARACTERS: Final = 64
 
 
@@ -52,22 +51,14 @@ class TopologyPages:
     @property
     def pages(self) -> Pages:
         """Handlers and titles, by path."""
-        return MappingProxyType(
-            {
-                PATH: (
-                    self.show,
-                    f"topology of the GPUs, and which are free; {BEST}?n=1 chooses the best",
-                ),
-                BEST: (self.choose, ""),
-            }
-        )
+        title = f"topology of the GPUs, and which are free; {BEST}?n=1 chooses the best"
+        return MappingProxyType({PATH: (self.show, title), BEST: (self.choose, "")})
 
     async def show(self, request: HttpRequest) -> HttpResponse:
         """Serve the topology: as JSON, as text with a matrix and a tree, or for Graphviz."""
-        unknown = _unknown(request, ("format",))
-        form = request.query.get("format", "json")
-        if unknown is not None:
+        if unknown := _unknown(request, ("format",)):
             return unknown
+        form = request.query.get("format", "json")
         if form not in _FORMATS:
             return plain(
                 400, f"format={form[:_MAX_CHARACTERS]!r}: must be one of {', '.join(_FORMATS)}"
@@ -99,8 +90,7 @@ class TopologyPages:
 
     async def choose(self, request: HttpRequest) -> HttpResponse:
         """Serve the best `n` GPUs out of `candidates` or the free ones, including `must`."""
-        unknown = _unknown(request, _PARAMETERS)
-        if unknown is not None:
+        if unknown := _unknown(request, ("n", "must", "candidates")):
             return unknown
         query = request.query
         snapshot = self._latest()
@@ -113,14 +103,8 @@ class TopologyPages:
                 return plain(503, f"{FREE_UNKNOWN}: {reason}")
             if self._waiting >= WAITING:
                 return plain(503, "too many requests are being computed: try again later")
-            work = partial(
-                choose_gpus,
-                snapshot.topology,
-                snapshot.availability,
-                n,
-                must=query.get("must", ""),
-                candidates=candidates,
-            )
+            work = partial(choose_gpus, snapshot.topology, snapshot.availability, n)
+            work = partial(work, must=query.get("must", ""), candidates=candidates)
             self._executor = self._executor or DaemonExecutor("podgpu-topology")
             self._waiting += 1
             try:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pipeline.base.safe_text import line
 from pipeline.ledger.reports import Report, Row, Sum
 from pipeline.status_page.daemon_state import StatusInput, date
-from pipeline.status_page.device_status import MOST_DEVICES
+from pipeline.status_page.device_status import MOST_DEVICES, text_or_none
 from pipeline.status_page.status_document import (
     LARGEST,
     AmountsStatus,
@@ -48,10 +48,10 @@ def _day(status_input: StatusInput, report: Report) -> DayStatus:
         accounted_seconds=_seconds(sum(total.accounted_ns for total in window.totals)),
         gap_seconds=_seconds(sum(total.gap_ns for total in window.totals)),
         pods=tuple(_pod(row) for row in report.rows[:MOST]),
-        others=_together(others) if others else None,
+        others=AmountsStatus(**_figures(others)) if others else None,
         pods_left_out=len(others),
-        unattributed=_amounts(report.unattributed),
-        total=_amounts(report.total),
+        unattributed=AmountsStatus(**_figures([report.unattributed])),
+        total=AmountsStatus(**_figures([report.total])),
         devices=tuple(_device(row) for row in devices[:MOST_DEVICES]),
         devices_left_out=max(len(devices) - MOST_DEVICES, 0),
     )
@@ -72,21 +72,13 @@ def _uuid(row: Row) -> str:
 
 
 def _device(row: Row) -> DeviceAmountsStatus:
-    name = None if row.key is None else _text(row.key.parts[1])
+    name = None if row.key is None else text_or_none(row.key.parts[1])
     return DeviceAmountsStatus(uuid=line(_uuid(row)), name=name, **_figures([row]))
 
 
 def _pod(row: Row) -> PodAmountsStatus:
-    namespace, pod, uid = (None,) * 3 if row.key is None else map(_text, row.key.parts)
+    namespace, pod, uid = (None,) * 3 if row.key is None else map(text_or_none, row.key.parts)
     return PodAmountsStatus(namespace=namespace, pod=pod, uid=uid, **_figures([row]))
-
-
-def _amounts(row: Row) -> AmountsStatus:
-    return AmountsStatus(**_figures([row]))
-
-
-def _together(rows: Sequence[Row]) -> AmountsStatus:
-    return AmountsStatus(**_figures(rows))
 
 
 def _figures(rows: Sequence[Row]) -> dict[str, Any]:
@@ -125,7 +117,3 @@ def _ratio(part: Fraction | int) -> float:
 
 def _bounded(figure: float) -> float:
     return min(max(round(figure, 3), -LARGEST), LARGEST)
-
-
-def _text(text: str | None) -> str | None:
-    return line(text) if text else None

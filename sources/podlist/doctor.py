@@ -32,14 +32,12 @@ def _check(options: Options, ctx: DoctorContext) -> Finding:
         return finding
     # An old file alone is not a problem: it is written only on changes. But every container is
     # younger than the node's start.
-    if content.stamp[0] < boot_s * NS:
-        observed = (
-            "is out of date: it was last written before the node started, and it names containers"
-        )
-        if finding.observed.startswith("0 "):
-            return finding
-        return check.warning(str(options.path), observed, f"check that {_WRITER} runs on this node")
-    return finding
+    if content.stamp[0] >= boot_s * NS or finding.observed.startswith("0 "):
+        return finding
+    observed = (
+        "is out of date: it was last written before the node started, and it names containers"
+    )
+    return check.warning(str(options.path), observed, f"check that {_WRITER} runs on this node")
 
 
 def _boot_s(proc: Path) -> int | None:

@@ -30,17 +30,6 @@ def refresh(value: str) -> int:
     return min(int(value), _MAX_SECONDS) if valid else DEFAULT_SECONDS
 
 
-def page(status: StatusDocument, links: Links, seconds: int = DEFAULT_SECONDS) -> str:
-    """Return the page as HTML.
-
-    Args:
-        status: the status document.
-        links: paths and titles of other pages.
-        seconds: seconds after which the page is reloaded, 0 for never.
-    """
-    return body(status, links) + footer(seconds)
-
-
 def body(status: StatusDocument, links: Links) -> str:
     """Return the page without its footer. It does not depend on the reload interval."""
     node, time = text(status.node), status.time

@@ -124,7 +124,7 @@ def _checked(option: Option, origin: str, text: str, problems: list[Problem]) ->
         text.encode()  # bytes that are not UTF-8 appear as lone surrogates
         if "\0" in text:
             raise ValueError(f"{shown(text)} contains a NUL byte")  # noqa: TRY301 - handled below
-        return value(option.type, text)
+        return _PARSERS[option.type](text)
     except UnicodeEncodeError:
         problems.append(Problem(origin, "the value is not UTF-8", "write it again"))
     except ValueError as error:
@@ -148,15 +148,6 @@ _MILLISECONDS: Final = {
     "h": Fraction(3_600_000),
 }
 _MAX_CHARACTERS: Final = 64
-
-
-def value(type_: Type, text: str) -> Value:
-    """Return the value of a text for an option of the given type.
-
-    Raises:
-        ValueError: the text is invalid for the type; the message says why.
-    """
-    return _PARSERS[type_](text)
 
 
 def switch(text: str) -> bool:

@@ -3,6 +3,10 @@
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
+from pipeline.http.builtin_pages import Links
+from pipeline.status_page.html.page import DEFAULT_SECONDS, body, footer
+from pipeline.status_page.status_document import StatusDocument
+
 VOID_TAGS = frozenset({"meta", "br", "rect"})
 
 
@@ -89,3 +93,8 @@ def table(page: Element, kind: str, nth: int = 0) -> list[list[str]]:
     """Return the texts of a table's rows, with the heading first."""
     rows = page.all("table", class_=kind)[nth].all("tr")
     return [[cell.text for cell in row.children if isinstance(cell, Element)] for row in rows]
+
+
+def page(status: StatusDocument, links: Links, seconds: int = DEFAULT_SECONDS) -> str:
+    """Return the whole page, as the endpoint serves it."""
+    return body(status, links) + footer(seconds)

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from pipeline.http.builtin_pages import links
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.html.gpu_table import MOST
-from pipeline.status_page.html.page import page, refresh
+from pipeline.status_page.html.page import refresh
 from pipeline.status_page.html.style import POLICY, STYLE
 from podgpu.cli.top.command import plain
-from tests.pipeline.status_page.html_reader import Element, read, table
+from tests.pipeline.status_page.html_reader import Element, page, read, table
 from tests.pipeline.status_page.scenes import (
     SCENES,
     hostile,

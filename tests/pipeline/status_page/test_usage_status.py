@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from pipeline.model.usage_window import UsageRow, UsageWindow
 from pipeline.status_page.device_status import MOST_DEVICES
 from pipeline.status_page.document_builder import status_of
-from pipeline.status_page.html.page import page
 from pipeline.status_page.status_document import StatusDocument, UsageStatus
 from pipeline.status_page.usage_status import MOST
 from tests.pipeline.ledger.reports.windows import (
@@ -21,7 +20,7 @@ from tests.pipeline.ledger.reports.windows import (
     window,
     windows,
 )
-from tests.pipeline.status_page.html_reader import Element, read, table
+from tests.pipeline.status_page.html_reader import Element, page, read, table
 from tests.pipeline.status_page.last_days import DAYS, input_with, last_day, many, status_with
 from tests.pipeline.status_page.scenes import HOSTILE
 from tests.support.examples import examples

@@ -14,8 +14,8 @@ from pipeline.diagnostics.port_owner import _node_of_title
 from pipeline.diagnostics.process_lookup import FileOwner, find_port_owner
 from pipeline.http.listener_registry import Listeners
 from pipeline.status_page.document_builder import status_of
-from pipeline.status_page.html.page import page as page_of
 from podgpu.doctor import listen_ports
+from tests.pipeline.status_page.html_reader import page as page_of
 from tests.pipeline.status_page.scenes import two_gpus
 from tests.podgpu.doctor.silent_server import silent_server
 from tests.podgpu.doctor.support import (
