@@ -129,6 +129,6 @@ class ProcessSampler:
             to_device_use, processes=records, good_for_ns=VALIDITY_INTERVALS * self._interval_ns
         )
         current_uuids = {device.uuid for device in self._inventory.devices}
-        uses = tuple(make(one) for one in raw_uses if one.device in current_uuids)
+        uses = tuple(make(one) for one in raw_uses if one.use.device in current_uuids)
         if uses:
             await ctx.emit(ProcessesSampled(uses))

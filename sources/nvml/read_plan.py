@@ -24,7 +24,6 @@ from sources.nvml.targets import (
     Reader,
     ReadingRequest,
     Target,
-    number_reader,
     reader,
 )
 
@@ -65,6 +64,10 @@ _NUMBERS: Final = (
     _Number("ecc_uncorrected_volatile", _ECC, COUNT, (1, 0)),
     _Number("ecc_corrected_aggregate", _ECC, COUNT, (0, 1)),
     _Number("ecc_uncorrected_aggregate", _ECC, COUNT, (1, 1)),
+)
+
+_POWER_LIMIT: Final = _Number(
+    "power_limit_watts", "nvmlDeviceGetPowerManagementLimit", MILLIWATTS, divisor=1000
 )
 
 FORCED: Final = frozenset({ENERGY, *readers.UTILIZATION})
@@ -232,7 +235,7 @@ def _values(target: Target, specs: dict[str, FieldValueSpec]) -> Iterator[FieldV
             output, fallback = target.output(field, spec.max_value, spec.divisor), None
             if field == "power_limit_watts":
                 # For drivers that lack its field value.
-                fallback = number_reader(target, "nvmlDeviceGetPowerManagementLimit", output)
+                fallback = _number(target, _POWER_LIMIT)
             yield FieldValueRequest(spec.number, output.add, 0, fallback)
 
 

@@ -44,9 +44,9 @@ def to_device_use(
     listed = _merged(raw.listed or ())
     has_utilization = raw.utilization is not None
     entries = raw.utilization or {}
-    if raw.since is not None:
+    if raw.use.since is not None:
         # No device is busy for longer than the time that passed.
-        entries = scale_to_fit(entries, raw.at.mono_ns - raw.since.mono_ns)
+        entries = scale_to_fit(entries, raw.use.at.mono_ns - raw.use.since.mono_ns)
     servers = {
         pid for pid in listed.keys() | entries.keys() if _is_mps_server(processes.get(pid, UNKNOWN))
     }
@@ -71,19 +71,14 @@ def to_device_use(
             uses.append(
                 _use(pid, entry_process, "", None if raw.listed is None else 0, ended_busy_ns)
             )
-    busy_ns = raw.busy_ns
+    busy_ns = raw.use.busy_ns
     if has_utilization:
         busy_ns = sum(entry.busy_ns for entry in entries.values())
-    return DeviceUse(
-        raw.device,
-        raw.at,
-        raw.since,
-        tuple(sorted(uses, key=lambda use: (use.pid, use.started or 0, use.kind))),
-        raw.memory_used_bytes,
-        raw.memory_reserved_bytes,
-        busy_ns,
-        raw.energy_mj,
-        good_for_ns,
+    return replace(
+        raw.use,
+        processes=tuple(sorted(uses, key=lambda use: (use.pid, use.started or 0, use.kind))),
+        busy_ns=busy_ns,
+        good_for_ns=good_for_ns,
         listed=raw.listed is not None,
         mps=mps,
     )
@@ -113,7 +108,7 @@ def _has_own_entry(
 
 def _previous_process(record: PidRecord, raw: RawDeviceUse) -> Process | None:
     """Return the process that had the pid at the last usage sample and has ended, if known."""
-    if raw.since is None or record.seen_ns < raw.since.mono_ns:
+    if raw.use.since is None or record.seen_ns < raw.use.since.mono_ns:
         return None
     return record.previous
 
@@ -122,7 +117,7 @@ def _listed_process(
     record: PidRecord, previous: Process | None, raw: RawDeviceUse
 ) -> Process | None:
     """Return the process that the driver listed."""
-    if record.began_us is not None and record.began_us - _EARLY_US > raw.at.wall_ns // 1000:
+    if record.began_us is not None and record.began_us - _EARLY_US > raw.use.at.wall_ns // 1000:
         return previous  # the current process started after the sample
     return record.current or previous
 

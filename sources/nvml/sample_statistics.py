@@ -7,7 +7,7 @@ buffers that hold several seconds. podgpu reads them before they wrap.
 import ctypes
 import math
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -37,38 +37,27 @@ _FORMATS: Final = tuple(
 _LIMITS: Final = {"watts": (100_000_000, 1000), "percent": (100, 1), "mhz": (50_000, 1)}
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One of the quantities that the driver samples.
-
-    Attributes:
-        number: NVML's sampling type.
-        outputs: of minimum, mean and maximum; None if not requested.
-        max_value: the largest possible value, in NVML's unit.
-    """
-
-    number: int
-    outputs: tuple[Output | None, ...]
-    max_value: int
-
-
 class Ring:
     """Reads one ring of one GPU and returns the statistics of its window.
 
     Args:
         target: the GPU, and the length of the window.
-        kind: which ring.
+        number: NVML's sampling type.
+        outputs: of minimum, mean and maximum; None if not requested.
+        max_value: the largest possible value, in NVML's unit.
 
     Attributes:
         due_ns: when it must be read again so that no sample is lost, by the monotonic clock;
             infinite if unknown.
     """
 
-    def __init__(self, target: Target, kind: Kind) -> None:
+    def __init__(
+        self, target: Target, number: int, outputs: Sequence[Output | None], max_value: int
+    ) -> None:
         self.due_ns: float = math.inf
-        self._outputs = kind.outputs
+        self._outputs = outputs
         self._now = target.now
-        self._series = Series(target.wanted.window_ns // _US, kind.max_value)
+        self._series = Series(target.wanted.window_ns // _US, max_value)
         self._last_new_at = target.now()
         self._retry_ns = 0
         self._size = self._capacity = 0
@@ -79,7 +68,7 @@ class Ring:
         self._bind = partial(
             target.bind,
             "nvmlDeviceGetSamples",
-            ctypes.c_uint(kind.number),
+            ctypes.c_uint(number),
             ctypes.c_ulonglong(0),
             ctypes.byref(self._type),
             ctypes.byref(self._count),
@@ -165,6 +154,6 @@ def rings(target: Target) -> list[Ring]:
         fields = [f"{name}_{which}_{unit}" for which in STATISTICS_OF]
         if target.wants(*fields):
             limits = _LIMITS[unit]
-            outputs = (target.output(f, *limits) if target.wants(f) else None for f in fields)
-            found.append(Ring(target, Kind(number, tuple(outputs), limits[0])))
+            outputs = [target.output(f, *limits) if target.wants(f) else None for f in fields]
+            found.append(Ring(target, number, outputs, limits[0]))
     return found

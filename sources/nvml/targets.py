@@ -228,9 +228,3 @@ def reader(call: Call, *parts: tuple[object, str, Output]) -> Reader:
         return code
 
     return read
-
-
-def number_reader(target: Target, name: str, output: Output) -> Reader:
-    """Create a reader of one unsigned int."""
-    box = ctypes.c_uint()
-    return reader(target.bind(name, ctypes.byref(box)), (box, "value", output))

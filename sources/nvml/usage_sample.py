@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from pipeline.model import GpuProcess, Instant
+from pipeline.model import DeviceUse, GpuProcess, Instant
 from sources.nvml import codes
 from sources.nvml.counters import ENERGY, Energy
 from sources.nvml.gpm import Profiling
@@ -29,27 +29,16 @@ class RawDeviceUse:
     """A usage sample of one device, without the owners of its processes.
 
     Attributes:
-        device: its uuid.
-        at: when the sample was taken.
-        since: when the sample before was taken; None if there is none to continue from.
+        use: the sample, without processes. Its busy time is from GPM: of a MIG instance, and of a
+            GPU whose processes are hidden.
         listed: its processes; None if they cannot be listed.
-        utilization: busy time of each process since then; None if it is unknown per process.
-        memory_used_bytes: all memory that is not free, in bytes.
-        memory_reserved_bytes: the part of it that the driver reserves.
-        busy_ns: busy time since then, from GPM: of a MIG instance, and of a GPU whose processes
-            are hidden.
-        energy_mj: the GPU's energy counter; None for an impossible value.
+        utilization: busy time of each process since the sample before; None if it is unknown per
+            process.
     """
 
-    device: str
-    at: Instant
-    since: Instant | None
+    use: DeviceUse
     listed: tuple[GpuProcess, ...] | None = None
     utilization: Mapping[int, ProcessBusyTime] | None = None
-    memory_used_bytes: int | None = None
-    memory_reserved_bytes: int | None = None
-    busy_ns: int | None = None
-    energy_mj: int | None = None
 
 
 @dataclass(slots=True)
@@ -223,17 +212,20 @@ def _raw_use(read: GpuReadings, since: Instant | None, result: GpuReadings) -> R
     ratio = next((reading.value for reading in read if reading.field == BUSY), None)
     # The window of the ratio may start before the last usage sample.
     elapsed_ns = 0 if since is None else read.at.mono_ns - since.mono_ns
-    return RawDeviceUse(
+    use = DeviceUse(
         read.uuid,
         read.at,
         since,
-        listed=_plausible(read.processes[0].processes, total, result) if read.processes else None,
+        processes=(),
         # Valid for both versions of the call: `used` of version 2 excludes reserved memory.
         memory_used_bytes=None if total is None or free is None else total - free,
         memory_reserved_bytes=values.get(_RESERVED),
         busy_ns=round(ratio * elapsed_ns) if ratio is not None and elapsed_ns else None,
         energy_mj=values.get(ENERGY),
+        good_for_ns=0,
     )
+    listed = read.processes[0].processes if read.processes else None
+    return RawDeviceUse(use, None if listed is None else _plausible(listed, total, result))
 
 
 def _plausible(

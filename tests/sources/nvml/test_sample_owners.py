@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.model import NS, GpuProcess, Instant, PartialRef, ProcessUse
+from pipeline.model import NS, DeviceUse, GpuProcess, Instant, PartialRef, ProcessUse
 from sources.nvml.process_owners import UNKNOWN, PidRecord, Process
 from sources.nvml.process_utilization import ProcessBusyTime
 from sources.nvml.sample_owners import pids, to_device_use
@@ -32,17 +32,10 @@ LISTED = (GpuProcess(7, "compute", GIB),)
 ENTRY = {7: ProcessBusyTime(BUSY, us(9))}
 
 
-def raw_use(**changes: object) -> RawDeviceUse:
+def raw_use(busy_ns: int | None = None, **changes: object) -> RawDeviceUse:
+    use = DeviceUse("GPU-1", NOW, SINCE, (), 3 * GIB, GIB, busy_ns, 5, 0)
     fields = {"listed": LISTED, "utilization": ENTRY, **changes}
-    return RawDeviceUse(
-        "GPU-1",
-        NOW,
-        SINCE,
-        memory_used_bytes=3 * GIB,
-        memory_reserved_bytes=GIB,
-        energy_mj=5,
-        **fields,  # type: ignore[arg-type]
-    )
+    return RawDeviceUse(use, **fields)  # type: ignore[arg-type]
 
 
 def started(seconds: float, previous: Process | None = None, seen_at: float = 5.1) -> PidRecord:
