@@ -52,7 +52,7 @@ class Writer:
 
     async def write(
         self, api: KubeApi, subject: EventSubject, pending: PendingEvent
-    ) -> tuple[WrittenEvent, int] | Reason:
+    ) -> WrittenEvent | Reason:
         """Create an Event, or add errors to an existing one.
 
         Args:
@@ -61,8 +61,7 @@ class Writer:
             pending: the errors to report. It must not change during the call.
 
         Returns:
-            The Event as it is now, and the number of errors that it newly reports. Or, if the
-            server refuses this Event but not others, the reason.
+            The Event as it is now. Or, if the server refuses this Event but not others, the reason.
 
         Raises:
             ApiError: the server refused, or was not reachable. The Event may have been written
@@ -75,7 +74,7 @@ class Writer:
                 total = written.count + count
                 changes = event_object.changes(last_error, total)
                 if await self._patch(api, f"{events}/{quote(written.name, safe='')}", changes):
-                    return WrittenEvent(written.name, total), count
+                    return WrittenEvent(written.name, total)
             pending.name = pending.name or event_object.name(subject, self._ctx.node, pending.first)
             body = event_object.event(subject, pending, self._ctx.node)
             if not await self._create(api, events, body):
@@ -89,7 +88,7 @@ class Writer:
             self._log_refusal(reason, subject, error)
             return reason
         self._ctx.log.debug("pod %s/%s: wrote an Event", subject.namespace, subject.pod)
-        return WrittenEvent(pending.name, count), count
+        return WrittenEvent(pending.name, count)
 
     async def _patch(self, api: KubeApi, path: str, changes: dict[str, object]) -> bool:
         """Patch an Event; return False if it does not exist any more."""

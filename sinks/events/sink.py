@@ -115,4 +115,4 @@ class EventsSink(ApiSink):
         if isinstance(done, str):
             self._writer.count(done, queue.record_refused(pending, now))
         else:
-            queue.record_written(pending, *done, now)
+            queue.record_written(pending, done, now)

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 from pipeline.model import NS, Instant
@@ -99,28 +100,34 @@ class EventQueue:
             repeat: minimum number of seconds between two writes of an Event.
             per_minute: maximum number of writes per minute.
         """
-        if self._is_rate_limited(now, per_minute):
+        first = self._first(now, repeat, per_minute)
+        if first is None or first[0] > now.mono_ns:
             return None
-        found = min(
-            ((self._due_ns(entry, repeat), subject) for subject, entry in self._entries.items()),
-            default=None,
-            key=lambda item: item[0],
-        )
-        if found is None or found[0] > now.mono_ns:
-            return None
-        return found[1], self._entries[found[1]]
+        return first[1], self._entries[first[1]]
 
     def seconds_left(self, now: Instant, repeat: float, per_minute: int) -> float | None:
         """Return the seconds until an Event can be written; None if nothing waits."""
-        due_ns = min(
-            (self._due_ns(entry, repeat) for entry in self._entries.values() if entry.count),
-            default=None,
-        )
-        if due_ns is None:
+        first = self._first(now, repeat, per_minute)
+        return None if first is None else max(first[0] - now.mono_ns, 0) / NS
+
+    def _first(
+        self, now: Instant, repeat: float, per_minute: int
+    ) -> tuple[int, EventSubject] | None:
+        """Return when the next Event can be written, and its subject; None if nothing waits."""
+        due = [
+            (max(self._earliest_ns(entry, repeat), entry.failed_ns), subject)
+            for subject, entry in self._entries.items()
+            if entry.count
+        ]
+        if not due:
             return None
-        if self._is_rate_limited(now, per_minute):
-            due_ns = max(due_ns, self._written_ns[-per_minute] + _MINUTE_NS)
-        return max(due_ns - now.mono_ns, 0) / NS
+        due_ns, subject = min(due, key=itemgetter(0))
+        written_ns = self._written_ns
+        while written_ns and written_ns[0] <= now.mono_ns - _MINUTE_NS:
+            written_ns.popleft()
+        if len(written_ns) >= per_minute:
+            due_ns = max(due_ns, written_ns[-per_minute] + _MINUTE_NS)
+        return due_ns, subject
 
     def expire(self, now: Instant, repeat: float) -> int:
         """Remove entries that are too old; return how many of their errors were not reported.
@@ -162,19 +169,10 @@ class EventQueue:
         """Number of errors that are not reported yet."""
         return sum(entry.count for entry in self._entries.values())
 
-    def record_written(
-        self, pending: PendingEvent, written: WrittenEvent, count: int, now: Instant
-    ) -> None:
-        """Record that an Event was written.
-
-        Args:
-            pending: its entry.
-            written: the Event.
-            count: number of errors that it newly reports.
-            now: the current time.
-        """
+    def record_written(self, pending: PendingEvent, written: WrittenEvent, now: Instant) -> None:
+        """Record that an Event was written, with all unreported errors of its entry."""
         pending.written = written
-        self._record_done(pending, count, now)
+        self.record_refused(pending, now)
 
     def record_refused(self, pending: PendingEvent, now: Instant) -> int:
         """Drop the unreported errors of an entry; return how many.
@@ -182,30 +180,15 @@ class EventQueue:
         Later errors wait as long as if the Event had been written, so that repeated refusals do not
         use up the writes per minute.
         """
-        count = pending.count
-        self._record_done(pending, count, now)
+        self._written_ns.append(now.mono_ns)
+        count, pending.count = pending.count, 0
+        pending.name, pending.done_ns = "", now.mono_ns
         return count
 
     def record_failed(self, pending: PendingEvent, now: Instant) -> None:
         """Record a failed write. Entries that have not failed are tried first."""
         pending.failed_ns = now.mono_ns
 
-    def _record_done(self, pending: PendingEvent, count: int, now: Instant) -> None:
-        self._written_ns.append(now.mono_ns)
-        pending.name, pending.done_ns = "", now.mono_ns
-        pending.count -= count
-        pending.first = pending.last.at
-
     @staticmethod
     def _earliest_ns(pending: PendingEvent, repeat: float) -> int:
         return 0 if pending.done_ns is None else pending.done_ns + round(repeat * NS)
-
-    def _due_ns(self, pending: PendingEvent, repeat: float) -> int:
-        return (
-            max(self._earliest_ns(pending, repeat), pending.failed_ns) if pending.count else 1 << 63
-        )
-
-    def _is_rate_limited(self, now: Instant, per_minute: int) -> bool:
-        while self._written_ns and self._written_ns[0] <= now.mono_ns - _MINUTE_NS:
-            self._written_ns.popleft()
-        return len(self._written_ns) >= per_minute

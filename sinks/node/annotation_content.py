@@ -1,5 +1,6 @@
 """Content of the annotation."""
 
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pipeline.model import NS, Instant
@@ -11,56 +12,45 @@ ContentKey: TypeAlias = tuple[str, bool]
 """The content without its time, and whether it is kept up to date."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Content:
     """Topology and availability, as in the latest snapshot.
 
-    Args:
+    Attributes:
         topology: the topology of the node.
         availability: which GPUs are free; None where that is unknown.
         at: the time of this content.
         refresh: seconds after which the annotation is written again.
-        before: the content before, which may be equal.
         is_current: a source still reports the topology. If not, the annotation is written once,
             with the time of the first such content.
-
-    Attributes:
-        topology: the topology of the node.
-        is_current: as above.
-        substance: equal for two contents that differ only in time.
+        body: the annotation's value without its time.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        availability: Availability | None,
-        at: Instant,
-        refresh: float,
-        before: "Content | None" = None,
-        *,
-        is_current: bool = True,
-    ) -> None:
-        self.topology = topology
-        self.is_current = is_current
-        self._availability = availability
-        self._refresh = refresh
-        self._at = at
-        self._body: str
-        if before is not None and self._same(before):
-            self._body = before._body  # noqa: SLF001 -- of the same class
-            if not (is_current or before.is_current):
-                self._at = before._at  # noqa: SLF001
-        else:
-            self._body = self._made(at=0)
-        self.substance: ContentKey = (self._body, is_current)
+    topology: Topology
+    availability: Availability | None
+    at: Instant
+    refresh: float
+    is_current: bool
+    body: str = ""
 
-    def _same(self, other: "Content") -> bool:
-        return (
-            self.topology is other.topology and self._availability is other._availability  # noqa: SLF001
-        )
+    def after(self, before: "Content | None") -> "Content":
+        """Return this content with its body, or `before` if that stays valid."""
+        if (
+            before is None
+            or self.topology is not before.topology
+            or self.availability is not before.availability
+        ):
+            return replace(self, body=self._value(at=0))
+        return replace(self, body=before.body) if self.is_current or before.is_current else before
+
+    @property
+    def substance(self) -> ContentKey:
+        """Equal for two contents that differ only in time."""
+        return self.body, self.is_current
 
     def text(self) -> str:
         """Return the annotation's value."""
-        return self._made(at=self._at.wall_ns / NS)
+        return self._value(at=self.at.wall_ns / NS)
 
-    def _made(self, *, at: float) -> str:
-        return annotation(self.topology, self._availability, at=at, refresh=self._refresh)
+    def _value(self, *, at: float) -> str:
+        return annotation(self.topology, self.availability, at=at, refresh=self.refresh)

@@ -71,7 +71,7 @@ class ConcurrentWriters:
             return
         if value == self._written or value in self._unanswered:
             return
-        if self._written is None and _looks_like_podgpu(value):
+        if self._written is None and "version" in _object(value):
             return
         self._is_foreign = True
         key = hash(_substance(value))
@@ -87,10 +87,6 @@ class ConcurrentWriters:
             "" if len(self._logged) < _MAX_LOGGED else "; further values are only counted",
             is_new=is_new,
         )
-
-
-def _looks_like_podgpu(value: str) -> bool:
-    return "version" in _object(value)
 
 
 def _object(value: str) -> dict[str, Any]:

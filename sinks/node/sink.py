@@ -81,8 +81,6 @@ class NodeSink(ApiSink):
                 f"free; add one of the sources {', '.join(sorted(LISTING_KINDS))}",
             )
         topology = snapshot.topology
-        if topology is not None and snapshot.topology_is_current:
-            return Content(topology, snapshot.availability, snapshot.at, refresh, before)
         if topology is None and before is not None:
             topology = before.topology
         if topology is None:
@@ -91,7 +89,9 @@ class NodeSink(ApiSink):
                 "no topology is known, so no annotation is written; add the source nvml",
             )
             return None
-        return Content(topology, None, snapshot.at, refresh, before, is_current=False)
+        is_current = snapshot.topology_is_current
+        availability = snapshot.availability if is_current else None
+        return Content(topology, availability, snapshot.at, refresh, is_current).after(before)
 
     def _log_once(self, log: Callable[[str], None], text: str) -> None:
         """Log a problem of the configuration once, after every source has had time to start."""
@@ -100,17 +100,20 @@ class NodeSink(ApiSink):
             log(text)
 
     def _next_work(self) -> Work | None:
-        if not self._due():
+        now = self._ctx.clock.now()
+        if not self._active() or self._schedule.seconds_left(now) != 0:
             return None
-        read = self._schedule.should_read(self._ctx.clock.now())
-        return self._sync(read=read, write=self._should_write())
+        return self._sync(
+            read=self._schedule.should_read(now), write=self._schedule.should_write(now)
+        )
 
     def _retry_work(self) -> Work:
         """Return a read, which shows whether the failure is over, and a write if one is due."""
-        wait_seconds = self._schedule.seconds_until_allowed(self._ctx.clock.now())
+        now = self._ctx.clock.now()
+        wait_seconds = self._schedule.seconds_until_allowed(now)
         if wait_seconds > 0:
             raise TransientError(str(self._failed), retry_after=wait_seconds)
-        return self._sync(read=True, write=self._due() and self._should_write())
+        return self._sync(read=True, write=self._active() and self._schedule.should_write(now))
 
     async def _attempt(self, work: Work) -> None:
         try:
@@ -123,17 +126,9 @@ class NodeSink(ApiSink):
         run = partial(self._read_and_write, read=read, write=write)
         return Work(run, f"{self._annotation} was not written")
 
-    def _due(self) -> bool:
-        """Whether it is time to read or write."""
-        return self._active() and self._schedule.seconds_left(self._ctx.clock.now()) == 0
-
     def _active(self) -> bool:
         """Whether the content is known."""
         return self._is_removing or (self._content is not None and not self._is_waiting)
-
-    def _should_write(self) -> bool:
-        """Whether it is time to write."""
-        return self._schedule.should_write(self._ctx.clock.now())
 
     def _idle_seconds(self, latest: Snapshot | None) -> float | None:
         """Return the seconds for which there is nothing to do but wait for a snapshot."""
@@ -235,12 +230,16 @@ class NodeSink(ApiSink):
                     self._annotation,
                     self._annotation.removal,
                 )
-        except TransientError as error:
+        except (TransientError, TimeoutError, asyncio.CancelledError) as error:
             # If the Node is gone, so is the annotation.
             if not (isinstance(error, ApiError) and error.status == HTTPStatus.NOT_FOUND):
-                self._log_not_removed(error)
-        except (TimeoutError, asyncio.CancelledError) as error:
-            self._log_not_removed(error)
+                warn(
+                    self._ctx,
+                    "%s could not be removed: %s; remove it: %s",
+                    self._annotation,
+                    failure_text(error),
+                    self._annotation.removal,
+                )
             if isinstance(error, asyncio.CancelledError):
                 raise
         finally:
@@ -249,12 +248,3 @@ class NodeSink(ApiSink):
             self._record_patch()
             self._other_writers.forget()
             self._written = None
-
-    def _log_not_removed(self, error: BaseException) -> None:
-        warn(
-            self._ctx,
-            "%s could not be removed: %s; remove it: %s",
-            self._annotation,
-            failure_text(error),
-            self._annotation.removal,
-        )

@@ -62,9 +62,7 @@ def test_each_error_is_written_once_waits_or_is_counted(steps: list[tuple[str, i
                 continue
             before = 0 if entry.written is None else entry.written.count
             written += entry.count
-            queue.record_written(
-                entry, WrittenEvent("a", before + entry.count), entry.count, at(now)
-            )
+            queue.record_written(entry, WrittenEvent("a", before + entry.count), at(now))
         assert happened == written + dropped + queue.waiting
     for start in times:
         assert len([other for other in times if start <= other < start + 60]) <= PER_MINUTE
@@ -84,7 +82,7 @@ def test_an_entry_is_due_exactly_when_seconds_left_is_zero(steps: list[tuple[str
             if step == "fails":
                 queue.record_failed(work[1], at(now))
             else:
-                queue.record_written(work[1], WrittenEvent("a", 1), work[1].count, at(now))
+                queue.record_written(work[1], WrittenEvent("a", 1), at(now))
         remaining = queue.seconds_left(at(now), REPEAT, 2)
         assert (remaining is None) is (queue.waiting == 0)
         if remaining is not None:
@@ -97,7 +95,7 @@ def test_old_entries_expire_written_or_not() -> None:
     for pod in range(4):
         queue.add(subject(pod), error_at(0))
     for pod in (0, 1):
-        queue.record_written(queue._entries[subject(pod)], WrittenEvent("a", 1), 1, at(10))
+        queue.record_written(queue._entries[subject(pod)], WrittenEvent("a", 1), at(10))
     queue.add(subject(1), error_at(20))
     queue.add(subject(2), error_at(30))
     assert queue.expire(at(REMEMBERED), REPEAT) == 0
@@ -114,7 +112,7 @@ def test_retain_drops_unwanted_errors_and_keeps_written_entries() -> None:
     queue = EventQueue()
     for pod in range(3):
         queue.add(subject(pod), error_at(0))
-    queue.record_written(queue._entries[subject(0)], WrittenEvent("a", 1), 1, at(10))
+    queue.record_written(queue._entries[subject(0)], WrittenEvent("a", 1), at(10))
     queue.add(subject(0), error_at(20))
     queue.retain(lambda one: one == subject(2))
     assert list(queue._entries) == [subject(2), subject(0)]
@@ -122,7 +120,7 @@ def test_retain_drops_unwanted_errors_and_keeps_written_entries() -> None:
     queue.add(subject(0), error_at(30))
     again = queue._entries[subject(0)]
     assert (again.count, again.first, again.written) == (1, at(30), WrittenEvent("a", 1))
-    assert queue._due_ns(again, REPEAT) == at(10 + REPEAT).mono_ns
+    assert queue._earliest_ns(again, REPEAT) == at(10 + REPEAT).mono_ns
 
 
 def test_the_number_of_entries_is_bounded() -> None:
@@ -130,7 +128,7 @@ def test_the_number_of_entries_is_bounded() -> None:
     for pod in range(MAX_ENTRIES):
         assert queue.add(subject(pod), error_at(0))
     assert not queue.add(subject(MAX_ENTRIES), error_at(0))
-    queue.record_written(queue._entries[subject(7)], WrittenEvent("a", 1), 1, at(0))
+    queue.record_written(queue._entries[subject(7)], WrittenEvent("a", 1), at(0))
     assert queue.add(subject(MAX_ENTRIES), error_at(0))
     assert len(queue._entries) == MAX_ENTRIES
 
@@ -140,7 +138,7 @@ def test_an_entry_that_keeps_failing_comes_after_all_others() -> None:
     queue = EventQueue()
     for pod in range(4):
         queue.add(subject(pod), error_at(0))
-    queue.record_written(queue._entries[subject(3)], WrittenEvent("a", 1), 1, at(0))
+    queue.record_written(queue._entries[subject(3)], WrittenEvent("a", 1), at(0))
     queue.add(subject(3), error_at(1))
     written = []
     for now in range(1000):
@@ -150,6 +148,6 @@ def test_an_entry_that_keeps_failing_comes_after_all_others() -> None:
             queue.record_failed(work[1], at(now))
         else:
             written.append(work[0])
-            queue.record_written(work[1], WrittenEvent("a", 1), work[1].count, at(now))
+            queue.record_written(work[1], WrittenEvent("a", 1), at(now))
     assert written == [subject(1), subject(2), subject(3)]
     assert queue.waiting == 1
