@@ -135,18 +135,14 @@ def restored(content: object) -> tuple[Topology, int]:
         raise ValueError(f"not a topology document: NVLinks are not 0 to {_MOST_LINKS}")
     if not _closed(levels, count):
         raise ValueError("not a topology document: its levels contradict each other")
-    pairs = tuple(
-        _pair(
-            cards[i],
-            cards[j],
-            levels[i][j - i - 1],
-            nvlinks[i][j - i - 1],
-            joined=joined[i] >> j & 1 == 1,
-        )
-        for j in range(count)
-        for i in range(j)
-    )
-    topology = build(TopologyRead(cards, pairs))
+    pairs = []
+    for j, card in enumerate(cards):
+        for i in range(j):
+            level, links = levels[i][j - i - 1], nvlinks[i][j - i - 1]
+            in_one_group = joined[i] >> j & 1 == 1
+            reachable = in_one_group or None if links is None else links > 0
+            pairs.append(TopologyPair(cards[i].uuid, card.uuid, level, links, reachable))
+    topology = build(TopologyRead(cards, tuple(pairs)))
     if topology.cards != cards or len({card.uuid for card in cards}) != count:
         raise ValueError("not a topology document: its GPUs are not sorted or not unique")
     if free & ~topology.mask:
@@ -219,10 +215,3 @@ def _card(gpu: Any) -> TopologyCard:
     if not all(number is None or type(number) is int for number in numbers):
         raise TypeError("a number of a GPU is not an integer")
     return card
-
-
-def _pair(
-    a: TopologyCard, b: TopologyCard, level: Level, nvlinks: int | None, *, joined: bool
-) -> TopologyPair:
-    reachable = joined or None if nvlinks is None else nvlinks > 0
-    return TopologyPair(a.uuid, b.uuid, level, nvlinks, reachable)

@@ -56,18 +56,6 @@ def mask_named(topology: Topology, text: str) -> int:
     return mask_of({bits[name.lower()] for name in names if name})
 
 
-def candidates_named(topology: Topology, text: str) -> int:
-    """Return the mask of the listed candidates.
-
-    Raises:
-        RequestError: one of them does not exist, or there are none.
-    """
-    mask = mask_named(topology, text)
-    if not mask:
-        raise RequestError("candidates lists no GPU; leave it out to choose among the free ones")
-    return mask
-
-
 def choose_gpus(
     topology: Topology,
     availability: Availability | None,
@@ -104,7 +92,11 @@ def choose_gpus(
         raise RequestError(f"n={n}: must names {needed.bit_count()} GPUs")
     warning = ""
     if candidates is not None:
-        among, pool = "candidates", candidates_named(topology, candidates)
+        among, pool = "candidates", mask_named(topology, candidates)
+        if not pool:
+            raise RequestError(
+                "candidates lists no GPU; leave it out to choose among the free ones"
+            )
     elif availability is not None:
         among, pool = "free", availability.free
     else:

@@ -76,7 +76,7 @@ def _branch(
     if not node.mask & (node.mask - 1):
         return [first + _card(topology, availability, node.mask.bit_length() - 1)]
     lines = [f"{first}{SYMBOLS[node.level]}: {_about(topology, availability, node)}"]
-    below: list[Node | int] = list(node.branches or bits(node.mask))
+    below = _below(node)
     for place, child in enumerate(below):
         last = place + 1 == len(below)
         start, rest = further + ("└─ " if last else "├─ "), further + ("   " if last else "│  ")
@@ -134,7 +134,7 @@ def dot(topology: Topology, availability: Availability | None = None) -> str:
             label = "\n".join([label, *_held_text(availability, number)])
             style = "" if availability.free >> number & 1 else ", style=filled"
         lines.append(f"  g{number} [label={_quoted(label)}{style}];")
-    if topology.root is not None:
+    if topology.root is not None and len(topology.cards) > 1:
         lines += _edges(topology.root)
     for (i, j), link in sorted(topology.links.items()):
         if link.nvlinks:
@@ -143,19 +143,21 @@ def dot(topology: Topology, availability: Availability | None = None) -> str:
 
 
 def _edges(node: Node) -> list[str]:
-    if not node.mask & (node.mask - 1):
-        return []
     name = f"{node.level.name.lower()}{node.number}"
     lines = [f"  {name} [label={_quoted(SYMBOLS[node.level])}, shape=ellipse];"]
-    below: list[Node | int] = list(node.branches or bits(node.mask))
-    for child in below:
-        if isinstance(child, Node) and child.mask & (child.mask - 1):
+    for child in _below(node):
+        if isinstance(child, Node):
             lines += _edges(child)
             lines.append(f"  {name} -- {child.level.name.lower()}{child.number};")
         else:
-            number = child.mask.bit_length() - 1 if isinstance(child, Node) else child
-            lines.append(f"  {name} -- g{number};")
+            lines.append(f"  {name} -- g{child};")
     return lines
+
+
+def _below(node: Node) -> list[Node | int]:
+    """Return the nodes below a node, and the numbers of the cards that have none of their own."""
+    single = [n.mask.bit_length() - 1 if n.mask.bit_count() == 1 else n for n in node.branches]
+    return single or list(bits(node.mask))
 
 
 def _quoted(text: str) -> str:

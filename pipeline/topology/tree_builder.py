@@ -37,17 +37,12 @@ def build(read: TopologyRead, previous: Topology | None = None) -> Topology:
         links[key] = Link(
             Level.INTERNAL if same_board else level, None if pair is None else usable(pair)
         )
-    contradicting = {
-        key: (level, common[key]) for key, level in answers.items() if level > common[key]
-    }
-    contradicting |= {
-        key: (level, common[key])
-        for key, level in second_levels.items()
-        if key not in contradicting
+    contradicting = second_levels | {
+        key: level for key, level in answers.items() if level > common[key]
     }
     contradictions = tuple(
-        _contradiction(cards, answers, key, *contradicting[key], twice=key in second_levels)
-        for key in sorted(contradicting)
+        _contradiction(cards, answers, key, level, common[key], twice=key in second_levels)
+        for key, level in sorted(contradicting.items())
     )
     if (
         previous is not None
