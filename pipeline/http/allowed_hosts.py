@@ -74,12 +74,14 @@ class Hosts:
         if _NAME.fullmatch(name) is None:
             return False
         first, dot, _ = name.partition(".")
-        return not dot or name in self._own or first in self._own or self._matches(name)
-
-    def _matches(self, name: str) -> bool:
-        return any(
-            name.endswith(pattern[1:]) if pattern.startswith("*.") else name == pattern
-            for pattern in self._patterns
+        return (
+            not dot
+            or name in self._own
+            or first in self._own
+            or any(
+                name.endswith(pattern[1:]) if pattern.startswith("*.") else name == pattern
+                for pattern in self._patterns
+            )
         )
 
     def _log_refused(self, name: str) -> None:

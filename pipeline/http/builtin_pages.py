@@ -27,10 +27,14 @@ def plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> H
     return HttpResponse(body, status=status, headers=headers or {})
 
 
-def checked(check: Check) -> HttpResponse:
-    """Return a response with status 200 if the check passes, else 503."""
-    passes, text = check()
-    return plain(200 if passes else 503, text)
+def check_page(check: Check) -> HttpHandler:
+    """Return a page with status 200 if the check passes, else 503."""
+
+    async def page(_: HttpRequest) -> HttpResponse:
+        passes, text = check()
+        return plain(200 if passes else 503, text)
+
+    return page
 
 
 def links(mounts: Iterable[tuple[str, str]]) -> Links:

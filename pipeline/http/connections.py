@@ -5,16 +5,18 @@ import logging
 import ssl
 from asyncio import sslproto
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import StreamReader, web, web_protocol
 
-from pipeline.http.aiohttp_adapter import COMMON_HEADERS, too_large
 from pipeline.http.client_shares import ClientAccounting, ClientConnection
 from pipeline.http.limits import Limits
 
 if TYPE_CHECKING:
     from pipeline.http.access import Access
+
+COMMON_HEADERS: Final[Mapping[str, str]] = {"Server": "podgpu", "X-Content-Type-Options": "nosniff"}
+"""Headers of every response, including those that aiohttp makes."""
 
 _LOG = logging.getLogger("podgpu.http")
 _MAX_HEADER_BYTES = 4096
@@ -82,7 +84,7 @@ class Handler(web.RequestHandler):
         self.server.accounting.grow_head(client, len(data))
         incomplete = self._waiter is not None and not self._waiter.done()
         if incomplete and client.head > self.server.limits.head_bytes:
-            transport.write(too_large(self.server.headers()))
+            transport.write(_too_large(self.server.headers()))
             transport.close()
 
     def handle_error(
@@ -311,6 +313,20 @@ def _request(
     except ValueError:
         message = message._replace(url=message.url.relative())
         return web.BaseRequest(message, payload, protocol, writer, task, loop)
+
+
+def _too_large(headers: Mapping[str, str]) -> bytes:
+    """Return the response to a request whose head is too long; the rest of it is not read."""
+    text = b"the request header is too long\n"
+    head = {
+        **headers,
+        "Connection": "close",
+        "Content-Type": "text/plain; charset=utf-8",
+        "Content-Length": str(len(text)),
+    }
+    lines = [f"{name}: {value}" for name, value in head.items()]
+    first = "HTTP/1.1 431 Request Header Fields Too Large"
+    return "\r\n".join([first, *lines, "", ""]).encode() + text
 
 
 def _debug_only(record: logging.LogRecord) -> bool:

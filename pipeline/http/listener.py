@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -16,18 +16,16 @@ from pipeline.base.errors import PermanentError
 from pipeline.component.contracts import READ_ONLY, HttpHandler, HttpRequest, HttpResponse, Refusal
 from pipeline.host.listen_sockets import bind
 from pipeline.http.acceptor import Acceptor
-from pipeline.http.aiohttp_adapter import request_of, send
 from pipeline.http.body_limit import BodyRefusedError, read_body
-from pipeline.http.builtin_pages import checked, index, links, plain
+from pipeline.http.builtin_pages import check_page, index, links, plain
 from pipeline.http.client_shares import ClientConnection
-from pipeline.http.connections import Handler, Server
+from pipeline.http.connections import COMMON_HEADERS, Handler, Server
 from pipeline.http.server_context import ServerContext
 
 if TYPE_CHECKING:
     from pipeline.http.access import Access
 
 _LOG = logging.getLogger("podgpu.http")
-_NONE: Mapping[str, str] = {}
 _MAX_LOGGED = 60
 _ROOM_TRIES = 18
 _ROOM_INTERVAL = 0.05
@@ -92,9 +90,9 @@ class Listener:
         self._acceptor: Acceptor | None = None
         # These need no password: a kubelet's probe can't send one.
         self._health_pages: dict[str, HttpHandler] = {
-            "/healthz": self._health,
-            "/health": self._health,
-            "/readyz": self._readiness,
+            "/healthz": check_page(context.health),
+            "/health": check_page(context.health),
+            "/readyz": check_page(context.ready),
         }
         pages = {path: handler for path, (handler, _) in context.pages.items()}
         builtin, own = {"/": self._index, **self._health_pages, **pages}, Registration(self)
@@ -173,17 +171,40 @@ class Listener:
             # A connection that was made under other rules ends with this response.
             last = handler.context is not (rules.context if rules else None)
             with accounting.sending(client, (answer.body, answer.tail)):
-                return await send(
-                    request,
-                    answer,
-                    headers=rules.headers if rules else _NONE,
-                    last=last or client.ended or client.reserved,
-                    seconds=context.limits.send_seconds,
-                    piece=context.limits.write_bytes,
-                )
+                headers = {**COMMON_HEADERS, **answer.headers, **(rules.headers if rules else {})}
+                response = web.StreamResponse(status=answer.status, headers=headers)
+                response.headers["Content-Type"] = answer.content_type
+                if last or client.ended or client.reserved:
+                    response.force_close()
+                await self._send(request, answer, response)
+                return response
         finally:
             accounting.set_state(client, "idle")
             accounting.shrink_head(client)
+
+    async def _send(
+        self, request: web.BaseRequest, answer: HttpResponse, response: web.StreamResponse
+    ) -> None:
+        """Write a response piece by piece, each when the client has read the previous one.
+
+        So a client that does not read holds one piece in memory, and its further requests wait in
+        the kernel.
+        """
+        limits = self._context.limits
+        response.content_length = len(answer.body) + len(answer.tail)
+        try:
+            async with asyncio.timeout(limits.send_seconds):
+                await response.prepare(request)
+                if request.method != "HEAD":
+                    for part in (memoryview(answer.body), memoryview(answer.tail)):
+                        for start in range(0, len(part), limits.write_bytes):
+                            await response.write(part[start : start + limits.write_bytes])
+                            await request.writer.drain()
+                await response.write_eof()
+                await request.writer.drain()
+        except (TimeoutError, ConnectionError):
+            if request.transport is not None:
+                request.transport.abort()
 
     async def _answer_in_turn(
         self, request: web.BaseRequest, access: "Access | None", client: ClientConnection
@@ -213,7 +234,7 @@ class Listener:
         deadline = asyncio.timeout(self._context.limits.handler_seconds)
         try:
             async with deadline:
-                http_request = request_of(request, client.source)
+                http_request = _request_of(request, client.source)
                 if path not in self._health_pages:
                     refused = await self._refusal(http_request, request, access)
                     if refused is not None:
@@ -289,11 +310,20 @@ class Listener:
             return await context.front_page(request, links(mounts))
         return index(context.node, context.version, links(mounts))
 
-    async def _health(self, _: HttpRequest) -> HttpResponse:
-        return checked(self._context.health)
 
-    async def _readiness(self, _: HttpRequest) -> HttpResponse:
-        return checked(self._context.ready)
+def _request_of(request: web.BaseRequest, source: str) -> HttpRequest:
+    """Return a request as handlers get it."""
+    headers: dict[str, str] = {}
+    for name, value in request.headers.items():
+        name = name.lower()  # noqa: PLW2901
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    query = dict(request.query)
+    repeated = frozenset[str]()
+    if len(query) < len(request.query):
+        repeated = frozenset(name for name in query if len(request.query.getall(name)) > 1)
+    return HttpRequest(
+        request.method, request.path, query, headers, repeated=repeated, source=source
+    )
 
 
 def _on_one_line(path: str) -> str:

@@ -170,13 +170,12 @@ class _Bucket:
         self._interval = rules.limit.seconds
         self._burst = float(rules.limit.burst)
         self._tokens = self._burst
-        self._at: float | None = None
+        self._at = 0.0
 
     def take(self, now: float) -> bool:
         if not self._interval:
             return True
-        if self._at is not None:
-            self._tokens = min(self._burst, self._tokens + (now - self._at) / self._interval)
+        self._tokens = min(self._burst, self._tokens + (now - self._at) / self._interval)
         self._at = now
         if self._tokens < 1:
             return False

@@ -44,7 +44,10 @@ def make_context(options: TlsServer, texts: Mapping[str, bytes]) -> ssl.SSLConte
     if not options.prefer_server_cipher_suites:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     _set_ciphers(context, options)
-    _load_certificate(context, options, texts)
+    try:
+        load_certificate(context, texts["cert"], texts["key"])
+    except PemError as error:
+        raise BrokenError(_option_name(options, error.part), f"{error}") from None
     if options.verifies:
         _set_client_auth(context, options, texts)
     return context
@@ -67,15 +70,6 @@ def _set_ciphers(context: ssl.SSLContext, options: TlsServer) -> None:
     available = {cipher["name"] for cipher in context.get_ciphers()}
     if missing := [name for name in configured if name not in available]:
         raise BrokenError("cipher_suites", f"the TLS library does not support {', '.join(missing)}")
-
-
-def _load_certificate(
-    context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, bytes]
-) -> None:
-    try:
-        load_certificate(context, texts["cert"], texts["key"])
-    except PemError as error:
-        raise BrokenError(_option_name(options, error.part), f"{error}") from None
 
 
 def _set_client_auth(

@@ -77,7 +77,7 @@ class WebConfigReader:
         if self._last_read == (options, texts):
             return None
         if self._context_inputs != (options.tls, texts):
-            self._context = self._make_context(options.tls, texts)
+            self._context = self._make_context(options.tls, texts) if options.tls else None
             self._context_inputs = options.tls, texts
         self._last_read = options, texts
         return _rules(options, self._context)
@@ -102,11 +102,7 @@ class WebConfigReader:
             raise ConfigError(str(self.path), problems)
         return texts
 
-    def _make_context(
-        self, tls: TlsServer | None, texts: Mapping[str, bytes]
-    ) -> ssl.SSLContext | None:
-        if tls is None:
-            return None
+    def _make_context(self, tls: TlsServer, texts: Mapping[str, bytes]) -> ssl.SSLContext:
         try:
             return make_context(tls, texts)
         except BrokenError as error:

@@ -1,7 +1,7 @@
 """Schema of a web configuration file: its keys, their values, and checks across keys."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, Literal
 
 import msgspec
@@ -221,8 +221,3 @@ class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
         http = self.http_server_config
         if http is not None and http.http2:
             yield "http2: podgpu serves HTTP/1.1 only, which every HTTP/2 client accepts too"
-
-
-def bcrypt_costs(hashes: Iterable[bytes]) -> list[str]:
-    """Return the costs of hashes, as two digits each."""
-    return [hashed[4:6].decode() for hashed in hashes]
