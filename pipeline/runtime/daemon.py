@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 from config.errors import ConfigError
@@ -34,7 +33,15 @@ async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None
     loop.set_default_executor(DaemonExecutor("podgpu-files", threads=4))
     stop_on_signals(stop, log)
     watch = FileWatch(path, log) if path is not None else None
-    loop.add_signal_handler(signal.SIGHUP, _sighup_handler(runtime, watch, log))
+
+    def handle_sighup() -> None:
+        if watch is not None:
+            watch.ask()
+        if not runtime.reread() and watch is None:
+            log.info("SIGHUP: podgpu runs without a configuration file; there is nothing to reload")
+
+    loop.add_signal_handler(signal.SIGHUP, handle_sighup)
+    status = 0
     try:
         async with asyncio.TaskGroup() as group:
             reloading = group.create_task(_reload_on_change(runtime, watch), name="reload")
@@ -43,10 +50,8 @@ async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None
     except* PermanentError as found:
         for text in texts(found):
             log.error("%s", text)
-        return_status = EXIT_CONFIG
-    else:
-        return_status = 0
-    return return_status
+        status = EXIT_CONFIG
+    return status
 
 
 def texts(found: BaseExceptionGroup[BaseException]) -> list[str]:
@@ -94,15 +99,3 @@ async def reload(runtime: Runtime, path: Path, *, asked: bool = False) -> bool:
         set_up(config.log.level, config.log.format)
         log.info("configuration reloaded")
     return done
-
-
-def _sighup_handler(
-    runtime: Runtime, watch: FileWatch | None, log: logging.Logger
-) -> Callable[[], None]:
-    def handle() -> None:
-        if watch is not None:
-            watch.ask()
-        if not runtime.reread() and watch is None:
-            log.info("SIGHUP: podgpu runs without a configuration file; there is nothing to reload")
-
-    return handle

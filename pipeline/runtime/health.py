@@ -58,17 +58,22 @@ class Status:
 
     def collect(self) -> list[FamilyPoints]:
         """Return the current values of podgpu's own metrics."""
+        latest = self._publisher.latest
         computed: dict[str, list[Point]] = {
             "podgpu_build_info": [
                 Point((("version", VERSION), ("python", platform.python_version())), 1)
             ],
             "podgpu_inbox_depth": [Point((), len(self._inbox))],
-            "podgpu_gpus": _gpu_points(self._publisher.latest),
-            "podgpu_topology_contradictions": _contradictions(self._publisher.latest),
-            "podgpu_usage_left_out_containers": _left_out_containers(self._publisher.latest),
+            "podgpu_gpus": _gpu_points(latest),
             **self._source_points(self._publisher.join.sources()),
             **self._process.points(),
         }
+        if latest is not None and latest.topology is not None:
+            contradictions = len(latest.topology.contradictions)
+            computed["podgpu_topology_contradictions"] = [Point((), contradictions)]
+        if latest is not None and latest.usage is not None:
+            left_out = latest.usage.rejected_containers
+            computed["podgpu_usage_left_out_containers"] = [Point((), left_out)]
         return self._telemetry.collect(computed)
 
     def _source_points(self, sources: Mapping[str, SourceState]) -> dict[str, list[Point]]:
@@ -110,13 +115,3 @@ def _gpu_points(snapshot: Snapshot | None) -> list[Point]:
     if up or not expected:
         points.insert(0, Point((("state", "present"),), sum(value == 1 for value in up)))
     return points
-
-
-def _contradictions(snapshot: Snapshot | None) -> list[Point]:
-    topology = snapshot.topology if snapshot is not None else None
-    return [] if topology is None else [Point((), len(topology.contradictions))]
-
-
-def _left_out_containers(snapshot: Snapshot | None) -> list[Point]:
-    usage = snapshot.usage if snapshot is not None else None
-    return [] if usage is None else [Point((), usage.rejected_containers)]

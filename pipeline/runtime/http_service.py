@@ -3,7 +3,7 @@
 import logging
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ class Serving:
         self._listeners = listeners
         self._web_setting = web_setting
         self._http = Http()
-        self._lease: AbstractAsyncContextManager[HttpMounts] | None = None
+        self._lease = AsyncExitStack()
 
     async def enter(self, http: Http) -> None:
         """Read the web configuration file, and listen on the address of `http.listen`, if set.
@@ -60,7 +60,7 @@ class Serving:
         Raises:
             PermanentError: the section cannot work.
         """
-        before, known, past = self._http, self._listeners.access, self._lease
+        before, known = self._http, self._listeners.access
         with self._listeners.keep_served():
             access = known
             if http.web_config != before.web_config:
@@ -69,14 +69,14 @@ class Serving:
                 self._admit(access, http)
                 if http.listen != before.listen:
                     # The old and the new address may overlap: `:9400` and `[::1]:9400`.
-                    await self._release_listener()
+                    await self._lease.aclose()
                     await self._acquire_listener(http.listen)
                 yield
             except BaseException:
                 self._admit(known, before)
                 if access is not None and access is not known:
                     access.close()
-                if self._lease is not past:
+                if http.listen != before.listen:
                     await self._restore(before.listen)
                 raise
             self._http = http
@@ -90,17 +90,10 @@ class Serving:
 
     async def _acquire_listener(self, address: ListenAddress | None) -> None:
         if address is not None:
-            lease = self.listen(address)
-            await lease.__aenter__()
-            self._lease = lease
-
-    async def _release_listener(self) -> None:
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            await lease.__aexit__(None, None, None)
+            await self._lease.enter_async_context(self.listen(address))
 
     async def _restore(self, address: ListenAddress | None) -> None:
-        await self._release_listener()
+        await self._lease.aclose()
         try:
             await self._acquire_listener(address)
         except ComponentError as error:
@@ -113,7 +106,7 @@ class Serving:
 
     async def leave(self) -> None:
         """Release all resources, in bounded time."""
-        await self._release_listener()
+        await self._lease.aclose()
         access, self._listeners.access = self._listeners.access, None
         if access is not None:
             access.close()

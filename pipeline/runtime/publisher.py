@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from secrets import token_hex
 from typing import Final
 
@@ -61,9 +62,7 @@ class Publisher:
         self._hints = hints
         self._log = log
         self._unresolved: dict[str, SourceState] = {}
-        self._logged_ids: set[tuple[str, str, str]] = set()
-        self._logged_pairs: set[tuple[str, str]] = set()
-        self._logged_once: set[tuple[str, str, str]] = set()
+        self._logged: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._logged_xid_devices = 0
 
     async def run(self) -> None:
@@ -128,12 +127,9 @@ class Publisher:
         self._unresolved = dict(snapshot.sources)
 
     def _log_unresolved(self, source: str, ids: tuple[RawDeviceId, ...], turned_up: int) -> None:
-        room = _REMEMBERED - len(self._logged_ids)
-        keys = ((source, raw.scheme, raw.text) for raw in ids)
-        new = [key for key in keys if key not in self._logged_ids][: max(room, 0)]
+        new = self._unlogged("ids", ((source, raw.scheme, raw.text) for raw in ids))
         if not new:
             return
-        self._logged_ids.update(new)
         for _, scheme, text in new[:_MAX_LISTED]:
             self._log.warning(
                 "source %s reports device id %s %r, which matches no device of this node",
@@ -142,7 +138,6 @@ class Publisher:
                 text,
             )
         # The state lists only some of many ids; the total counts all of them.
-        # The state doesn't name them all: where more turned up than it names, they count as well.
         count = turned_up if turned_up > len(ids) else len(new)
         if count > _MAX_LISTED:
             self._log.warning(
@@ -150,7 +145,7 @@ class Publisher:
                 source,
                 count - _MAX_LISTED,
             )
-        if len(self._logged_ids) >= _REMEMBERED:
+        if len(self._logged["ids"]) >= _REMEMBERED:
             self._log.warning(
                 "further unmatched device ids are not logged; "
                 "podgpu_unresolved_device_ids_total counts them"
@@ -182,9 +177,15 @@ class Publisher:
                 )
 
     def _log_once(self, key: tuple[str, str, str], text: str, *values: str) -> None:
-        if key not in self._logged_once and len(self._logged_once) < _REMEMBERED:
-            self._logged_once.add(key)
+        if self._unlogged("once", (key,)):
             self._log.warning(text, *values)
+
+    def _unlogged(self, kind: str, keys: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+        """Return the keys that were not logged yet, while there is room to remember them."""
+        logged = self._logged[kind]
+        new = [key for key in keys if key not in logged][: max(_REMEMBERED - len(logged), 0)]
+        logged.update(new)
+        return new
 
     def _log_unknown_devices(self, source: str) -> None:
         """Log XID errors of unknown devices, each device once."""
@@ -201,11 +202,10 @@ class Publisher:
     def _log_contradictions(self, snapshot: Snapshot) -> None:
         """Log pairs of GPUs with contradictory topology levels, each pair once."""
         found = snapshot.topology.contradictions if snapshot.topology is not None else ()
-        new = [pair for pair in found if (pair.a, pair.b) not in self._logged_pairs]
-        new = new[: max(_REMEMBERED - len(self._logged_pairs), 0)]
-        self._logged_pairs.update((pair.a, pair.b) for pair in new)
+        texts: dict[tuple[str, ...], str] = {(pair.a, pair.b): pair.text for pair in found}
+        new = self._unlogged("pairs", texts)
         for pair in new[:_MAX_LISTED]:
-            self._log.warning("contradictory topology levels: %s", pair.text)
+            self._log.warning("contradictory topology levels: %s", texts[pair])
         if len(new) > _MAX_LISTED:
             self._log.warning(
                 "%d more pairs of GPUs have contradictory topology levels; "

@@ -187,14 +187,11 @@ class Runtime:
                 self._lifecycle.close()
 
     async def _start_sources(self) -> None:
-        await self._restore_usage()
-        for order, component in enumerate(self.config.sources.values()):
-            await self._sources.start(component, order, fatal=True)
-
-    async def _restore_usage(self) -> None:
-        """Give the join the usage accounts that a sink has stored, before sources start."""
+        # Before sources start, the join gets the usage accounts that a sink has stored.
         if (found := await self._sinks.stored_usage()) is not None:
             await self._shared.inlet.put(*found)
+        for order, component in enumerate(self.config.sources.values()):
+            await self._sources.start(component, order, fatal=True)
 
     async def _prepare(self) -> None:
         await self._check_code_allowed(self.config)

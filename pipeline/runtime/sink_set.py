@@ -117,7 +117,7 @@ class SinkSet:
             ComponentError: a new sink cannot work; the old ones run again.
         """
         stopped = [self._running.pop(name) for name in names if name in self._running]
-        await self.stop_some(stopped, float(old.shutdown_grace))
+        await self.stop(float(old.shutdown_grace), stopped)
         for name in names:
             if _is_incompatible(old.sinks.get(name), new.sinks.get(name)):
                 self._shared.telemetry.forget(("sink", name))
@@ -129,7 +129,7 @@ class SinkSet:
                     self._start(sink)
         except ComponentError:
             new_sinks = [self._running.pop(name) for name in names if name in self._running]
-            await self.stop_some(new_sinks, float(new.shutdown_grace))
+            await self.stop(float(new.shutdown_grace), new_sinks)
             for sink in stopped:
                 await self._restore(sink)
             self._forget(names, old)
@@ -187,12 +187,9 @@ class SinkSet:
         self._running[name] = sink
         self._shared.publisher.outlets[name] = sink.runner.outlet
 
-    async def stop(self, seconds: float) -> None:
-        """Let all sinks flush and end; log and cancel those that do not end in time."""
-        await self.stop_some(list(self._running.values()), seconds)
-
-    async def stop_some(self, sinks: list[_Running], seconds: float) -> None:
-        """Let some sinks flush and end, as `stop` does."""
+    async def stop(self, seconds: float, some: list[_Running] | None = None) -> None:
+        """Let all or some sinks flush and end; log and cancel those that do not end in time."""
+        sinks = list(self._running.values()) if some is None else some
         for sink in sinks:
             self._shared.publisher.outlets.pop(sink.component.name, None)
             sink.runner.outlet.close()
