@@ -29,7 +29,6 @@ class Channel(Generic[T]):
         self._items: deque[T] = deque()
         self._capacity = capacity
         self._on_drop = on_drop
-        self._closed = False
         self._ended = asyncio.Event()
         self._readable = asyncio.Event()
         self._writable = asyncio.Event()
@@ -41,7 +40,7 @@ class Channel(Generic[T]):
     @property
     def closed(self) -> bool:
         """Whether `close` was called; items may still wait."""
-        return self._closed
+        return self._ended.is_set()
 
     async def put(self, item: T) -> None:
         """Add an item, waiting while the channel is full.
@@ -49,7 +48,7 @@ class Channel(Generic[T]):
         Raises:
             ChannelClosedError: the channel is closed, or was closed while waiting.
         """
-        while len(self._items) >= self._capacity and not self._closed:
+        while len(self._items) >= self._capacity and not self.closed:
             self._writable.clear()
             await self._writable.wait()
         self._append(item)
@@ -60,14 +59,14 @@ class Channel(Generic[T]):
         Raises:
             ChannelClosedError: the channel is closed.
         """
-        if len(self._items) >= self._capacity and not self._closed:
+        if len(self._items) >= self._capacity and not self.closed:
             dropped = self._items.popleft()
             if self._on_drop is not None:
                 self._on_drop(dropped)
         self._append(item)
 
     def _append(self, item: T) -> None:
-        if self._closed:
+        if self.closed:
             raise ChannelClosedError
         self._items.append(item)
         self._readable.set()
@@ -83,7 +82,7 @@ class Channel(Generic[T]):
     async def take(self) -> T | None:
         """Wait for the oldest item and return it; None when the channel is closed and empty."""
         while not self._items:
-            if self._closed:
+            if self.closed:
                 return None
             self._readable.clear()
             await self._readable.wait()
@@ -95,7 +94,6 @@ class Channel(Generic[T]):
 
     def close(self) -> None:
         """Close the channel: waiting items are still delivered, new ones are refused."""
-        self._closed = True
         self._ended.set()
         self._readable.set()
         self._writable.set()

@@ -40,12 +40,13 @@ class _Kind:
     """Messages of one kind.
 
     Attributes:
-        first: the first record of the span, as text only: its arguments are not kept alive.
+        shown: the first record of the span, and of other kinds the last; as text only: its
+            arguments are not kept alive.
         lines: number of written lines.
         omitted: number of omitted lines.
     """
 
-    first: logging.LogRecord
+    shown: logging.LogRecord
     lines: int = 0
     omitted: int = 0
 
@@ -57,15 +58,13 @@ class _Span:
     Attributes:
         since: Unix time of the first line.
         lines: written lines beyond the first of each kind.
-        omitted_others: omitted lines of further kinds.
-        last: the last of those.
+        others: lines of further kinds, all omitted; None if there are none.
     """
 
     since: float
     lines: int = 0
     kinds: dict[str, _Kind] = field(default_factory=dict)
-    omitted_others: int = 0
-    last: logging.LogRecord | None = None
+    others: _Kind | None = None
 
 
 class LogRateLimit:
@@ -87,7 +86,8 @@ class LogRateLimit:
         kind = span.kinds.get(key)
         if kind is None:
             if len(span.kinds) >= KINDS:
-                span.omitted_others, span.last = span.omitted_others + 1, _text_of(record)
+                omitted = span.others.omitted if span.others is not None else 0
+                span.others = _Kind(_text_of(record), omitted=omitted + 1)
                 return None
             span.kinds[key] = _Kind(_text_of(record), lines=1)
             return record
@@ -96,7 +96,7 @@ class LogRateLimit:
             return None
         kind.lines += 1
         span.lines += 1
-        return _without_traceback(record)
+        return _text_of(record, " (with a traceback as above)") if record.exc_info else record
 
     def end_spans(self, now: float | None = None) -> list[logging.LogRecord]:
         """End spans; return records with the numbers of omitted lines.
@@ -106,20 +106,16 @@ class LogRateLimit:
         """
         found: list[logging.LogRecord] = []
         # A clock that was set back ends spans too.
-        on_thread_exception = [
+        ended = [
             place
             for place, span in self._spans.items()
             if now is None or abs(now - span.since) >= SECONDS
         ]
-        for place in on_thread_exception:
+        for place in ended:
             span = self._spans.pop(place)
-            found += [
-                _more(kind.first, kind.omitted) for kind in span.kinds.values() if kind.omitted
-            ]
-            if span.last is not None:
-                found.append(
-                    _more(span.last, span.omitted_others, " and other lines of that place")
-                )
+            found += [_more(kind) for kind in span.kinds.values() if kind.omitted]
+            if span.others is not None:
+                found.append(_more(span.others, " and other lines of that place"))
         return found
 
 
@@ -229,12 +225,8 @@ def _text_of(record: logging.LogRecord, ending: str = "") -> logging.LogRecord:
     return copied
 
 
-def _without_traceback(record: logging.LogRecord) -> logging.LogRecord:
-    return _text_of(record, " (with a traceback as above)") if record.exc_info else record
-
-
-def _more(record: logging.LogRecord, count: int, what: str = "") -> logging.LogRecord:
-    copied = copy.copy(record)
+def _more(kind: _Kind, what: str = "") -> logging.LogRecord:
+    copied = copy.copy(kind.shown)
     copied.msg = "%d more lines like the following%s were left out in the last minute: %s"
-    copied.args = (count, what, record.msg)
+    copied.args = (kind.omitted, what, kind.shown.msg)
     return copied

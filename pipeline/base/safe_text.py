@@ -53,7 +53,7 @@ def shortened(value: str, longest: int = 64, at: int | None = None) -> str:
         start = max(0, min(at - longest // 2, len(value) - longest))
         end = start + longest
         value = (_CUT if start else "") + value[start:end] + (_CUT if end < len(value) else "")
-    return "".join(c if c.isprintable() else " " for c in value)
+    return line(value, len(value))
 
 
 def without_query(url: str) -> str:

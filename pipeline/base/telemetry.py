@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from pipeline.model import Instant
 
@@ -234,11 +234,7 @@ class Telemetry:
         declared = self._families[family]
         if declared.type != kind:
             raise ValueError(f"{family} is a {declared.type}, not a {kind}")
-        cells = self._values.setdefault(family, {})
-        cell = cells.get(labels)
-        if cell is None:
-            cell = cells[labels] = _Cell()
-        return cell
+        return self._values.setdefault(family, {}).setdefault(labels, _Cell())
 
     def collect(self, computed: Mapping[str, Iterable[Point]]) -> list[FamilyPoints]:
         """Return all families that have samples.

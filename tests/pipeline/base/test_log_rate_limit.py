@@ -201,7 +201,7 @@ def test_the_handler_keeps_no_arguments_and_exceptions_alive(log: Log) -> None:
         log.write("pod %s", object(), error=an_error(), line=number)
     for span in log.handler._limit._spans.values():
         for kind in span.kinds.values():
-            assert (kind.first.args, kind.first.exc_info) == (None, None)
+            assert (kind.shown.args, kind.shown.exc_info) == (None, None)
 
 
 @given(
