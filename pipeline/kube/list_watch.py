@@ -104,10 +104,6 @@ class ListWatch:
         self.note_version(version)
         self.complete, self.any_version = True, False
 
-    def stream_unsupported(self) -> None:
-        """Note that the server does not support the stream, although it returned no error."""
-        self.stream_supported = False
-
     def failed(self, error: ApiError) -> bool:
         """Note a failed request, and choose another request if a retry cannot succeed.
 
@@ -127,7 +123,7 @@ class ListWatch:
             self.any_version = True
             return True
         if self.stream_supported and error.status in _NOT_OFFERED:
-            self.stream_unsupported()
+            self.stream_supported = False
             return True
         return False
 

@@ -236,7 +236,8 @@ class Reflector(Generic[T]):
                     message = f"{self._path}: the stream ended before the collection was complete"
                     raise ApiError(message, reason="short stream")
         except TimeoutError:
-            self._list_watch.stream_unsupported()
+            # The server does not support the stream, although it returned no error.
+            self._list_watch.stream_supported = False
             return False
         self._completed(version)
         await self._handler.replaced(tuple(objects.values()))
