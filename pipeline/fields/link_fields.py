@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pipeline.fields.field import Field, Tier
+from pipeline.fields.field import Field, Group, Tier
 
 NVLINKS: Final = 18
 """Number of NVLinks that have their own DCGM names."""
@@ -12,18 +12,20 @@ _DCGM_RATE: Final = 1000 * 1024
 """DCGM divides the difference of two readings in KiB, per second, by 1000."""
 
 
-def _bandwidth(link: int) -> Field:
-    """Return the DCGM field of one link."""
+def _bandwidth(
+    name: str, links: str, dcgm: str, *, group: Group = "links", dcgm_1x: str = ""
+) -> Field:
     return Field(
-        f"nvlink_{link}_bandwidth_bytes_per_second",
+        f"nvlink{name}_bandwidth_bytes_per_second",
         "gauge",
         "bytes/s",
-        f"Data sent and received over NVLink {link} per second, between two readings.",
+        f"Data sent and received over {links} per second, between two readings.",
         "nvmlDeviceGetFieldValues(138, 139)",
         Tier.SLOW,
-        group="links",
-        dcgm=f"DCGM_FI_DEV_NVLINK_BANDWIDTH_L{link}",
-        aliases=(f"DCGM_FI_DEV_NVLINK_THROUGHPUT_L{link}",),
+        group=group,
+        dcgm=f"DCGM_FI_DEV_NVLINK_BANDWIDTH_{dcgm}",
+        aliases=(f"DCGM_FI_DEV_NVLINK_THROUGHPUT_{dcgm}",),
+        dcgm_1x=dcgm_1x,
         dcgm_divisor=_DCGM_RATE,
         dcgm_unit="1000 KiB/s",
         since="ampere",
@@ -94,20 +96,7 @@ LINKS: tuple[Field, ...] = (
     ),
     _pcie("transmitted", "sent", 20, "TX"),
     _pcie("received", "received", 21, "RX"),
-    Field(
-        "nvlink_bandwidth_bytes_per_second",
-        "gauge",
-        "bytes/s",
-        "Data sent and received over all NVLinks per second, between two readings.",
-        "nvmlDeviceGetFieldValues(138, 139)",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
-        aliases=("DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL",),
-        dcgm_1x="dcgm_nvlink_bandwidth_total",
-        dcgm_divisor=_DCGM_RATE,
-        dcgm_unit="1000 KiB/s",
-        since="ampere",
-    ),
+    _bandwidth("", "all NVLinks", "TOTAL", group="standard", dcgm_1x="dcgm_nvlink_bandwidth_total"),
     _sum("transmitted", 138),
     _sum("received", 139),
     Field(
@@ -136,5 +125,5 @@ LINKS: tuple[Field, ...] = (
     _errors("crc_data", "data packets with a wrong checksum", 45, dcgm_1x="data_crc"),
     _errors("replay", "packets sent again", 52),
     _errors("recovery", "recoveries of a link", 59),
-    *(_bandwidth(link) for link in range(NVLINKS)),
+    *(_bandwidth(f"_{link}", f"NVLink {link}", f"L{link}") for link in range(NVLINKS)),
 )
