@@ -4,7 +4,6 @@ import re
 from collections import Counter, deque
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from pipeline.delivery.contract import Totals
@@ -65,8 +64,8 @@ class PointCounters:
         self.previous = Totals(
             appended=acked + sum(rejected.values()) + sum(dropped.values()),
             acked=acked,
-            rejected=MappingProxyType(dict(rejected)),
-            dropped=MappingProxyType(dict(dropped)),
+            rejected=dict(rejected),
+            dropped=dict(dropped),
         )
 
     def totals(self, queued: int) -> Totals:
@@ -74,8 +73,8 @@ class PointCounters:
         return Totals(
             appended=self._done + queued,
             acked=self.acked,
-            rejected=MappingProxyType(self.rejected.copy()),
-            dropped=MappingProxyType(self.dropped.copy()),
+            rejected=self.rejected.copy(),
+            dropped=self.dropped.copy(),
         )
 
 
@@ -86,20 +85,20 @@ def _count(counts: dict[str, int], reason: str, points: int) -> None:
 
 
 class FaultLog:
-    """Counts failures by operation and reason, and collects a message for each change."""
+    """Counts failures by operation and reason, and collects a message for each change.
+
+    Attributes:
+        faults: number of failures by operation and reason.
+        corrupt_points: lost points that `summarize_corruption` has not reported yet.
+    """
 
     def __init__(self) -> None:
-        self._faults: Counter[tuple[str, str]] = Counter()
+        self.faults: Counter[tuple[str, str]] = Counter()
+        self.corrupt_points = 0
         self._notes: deque[str] = deque(maxlen=_MAX_NOTES)
         self._warnings: deque[str] = deque(maxlen=_MAX_NOTES)
         self._failing: dict[str, str] = {}
-        self._corrupt_points: Counter[Path] = Counter()
         self._summarized_ns: int | None = None
-
-    @property
-    def faults(self) -> Mapping[tuple[str, str], int]:
-        """Number of failures by operation and reason."""
-        return MappingProxyType(dict(self._faults))
 
     def add_note(self, sentence: str) -> None:
         """Add a message for users."""
@@ -107,7 +106,7 @@ class FaultLog:
 
     def count_fault(self, operation: str, reason: str) -> None:
         """Count a failure without a message, or whose message is added separately."""
-        self._faults[operation, reason] += 1
+        self.faults[operation, reason] += 1
 
     def record_failure(self, operation: str, cause: OSError, sentence: str) -> None:
         """Count a failure, and add a message if the failure is new.
@@ -117,7 +116,7 @@ class FaultLog:
             cause: the error of the system.
             sentence: the message; `{}` in it is replaced by the system's error text.
         """
-        self._faults[operation, reason_of(cause)] += 1
+        self.faults[operation, reason_of(cause)] += 1
         text = text_of(cause)
         if self._failing.get(operation) != text:
             self._failing[operation] = text
@@ -128,26 +127,22 @@ class FaultLog:
         if self._failing.pop(operation, None) is not None:
             self._notes.append(sentence)
 
-    def add_corrupt_points(self, folder: Path, points: int) -> None:
-        """Add lost points of a folder; `summarize_corruption` reports their sum."""
-        self._corrupt_points[folder] += points
-
-    def summarize_corruption(self, now_ns: int | None) -> None:
+    def summarize_corruption(self, folder: Path, now_ns: int | None) -> None:
         """Add a warning with the number of lost points, at most once a minute.
 
         Args:
+            folder: the folder of the queue.
             now_ns: the monotonic clock; None to add it in any case.
         """
         last_ns = self._summarized_ns
-        if not self._corrupt_points or (
+        if not self.corrupt_points or (
             now_ns is not None and last_ns is not None and now_ns - last_ns < _MINUTE_NS
         ):
             return
-        for folder, points in self._corrupt_points.items():
-            self._warnings.append(
-                f"{points} points in {folder} were corrupt or missing and are lost"
-            )
-        self._corrupt_points.clear()
+        self._warnings.append(
+            f"{self.corrupt_points} points in {folder} were corrupt or missing and are lost"
+        )
+        self.corrupt_points = 0
         self._summarized_ns = now_ns
 
     def take_messages(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

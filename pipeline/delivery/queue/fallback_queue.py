@@ -272,7 +272,7 @@ class FallbackQueue:
     def state(self) -> QueueState:
         """Return the state of the queue."""
         oldest_ns = self._oldest_ns()  # which may find corrupt records
-        self._fault_log.summarize_corruption(self._shared.now().mono_ns)
+        self._fault_log.summarize_corruption(self._shared.path, self._shared.now().mono_ns)
         notes, warnings = self._fault_log.take_messages()
         on_disk = self._store.size if self._store is not None else 0
         return QueueState(
@@ -281,7 +281,7 @@ class FallbackQueue:
             bytes=on_disk + self._memory.size,
             oldest_ns=oldest_ns if oldest_ns is not None else self._memory.oldest_ns,
             writable=not self._reason,
-            faults=self._fault_log.faults,
+            faults=dict(self._fault_log.faults),
             notes=notes,
             warnings=warnings,
             previous=self._counters.previous,
@@ -299,7 +299,7 @@ class FallbackQueue:
             self._move_to_disk()
         self._counters.drop(SHUTDOWN, self._memory.points)
         self._memory = MemoryBuffer()
-        self._fault_log.summarize_corruption(None)
+        self._fault_log.summarize_corruption(self._shared.path, None)
         self._left_on_disk = self._queued_on_disk
         if self._store is not None:
             self._store.save()

@@ -191,7 +191,7 @@ class Store:
         corrupt = position - start - removed
         if corrupt > 0:
             self._counters.drop(CORRUPT, corrupt)
-            self._fault_log.add_corrupt_points(self._shared.path, corrupt)
+            self._fault_log.corrupt_points += corrupt
         self._skip_to(max(position, start))
 
     def _skip_to(self, position: int) -> None:
