@@ -6,6 +6,7 @@ concatenated, and so can resources.
 """
 
 from collections.abc import Collection, Sequence
+from operator import attrgetter
 from struct import Struct
 from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
@@ -17,6 +18,7 @@ from sinks.otlp.encoding.wire_format import AS_DOUBLE, AS_INT, FIXED, START, TIM
 _GAUGE: Final = len(TIME) + FIXED.size + len(AS_INT) + FIXED.size
 _SUM: Final = len(START) + FIXED.size + _GAUGE
 
+_START: Final = attrgetter("start")
 _STRIDE: Final = 4
 """Arguments per point: constant bytes, time, tag of the value, value."""
 
@@ -39,7 +41,8 @@ class Block:
         self, series: Sequence[SeriesState], non_integer: Sequence[int], wire: Wire
     ) -> None:
         templates = [state.template for state in series]
-        self._sum_pieces: list[tuple[int, bytes, SeriesState]] = []
+        self._sums: list[SeriesState] = []
+        self._sum_pieces: list[tuple[int, bytes]] = []
         self._args: list[bytes | Value | None] = []
         self._starts: list[int] = []
         code = ["<"]
@@ -51,7 +54,8 @@ class Block:
             if instrument.kind == "gauge":
                 piece += TIME
             else:
-                self._sum_pieces.append((at * _STRIDE, piece, series[at]))
+                self._sums.append(series[at])
+                self._sum_pieces.append((at * _STRIDE, piece))
                 piece += START + FIXED.pack(0) + TIME
             whole = instrument.whole and at not in non_integer
             tag = AS_INT if whole else AS_DOUBLE
@@ -66,11 +70,11 @@ class Block:
     def pack(self, times: Sequence[int], values: Sequence[Value | None]) -> bytes:
         """Return the bytes with these times and values, and the start times of the states."""
         args = self._args
-        starts = [state.start for _, _, state in self._sum_pieces]
+        starts = list(map(_START, self._sums))
         if starts != self._starts:
             self._starts = starts
-            for at, piece, state in self._sum_pieces:
-                args[at] = piece + START + FIXED.pack(state.start) + TIME
+            for (at, piece), start in zip(self._sum_pieces, starts, strict=True):
+                args[at] = piece + START + FIXED.pack(start) + TIME
         args[1::_STRIDE] = times
         args[3::_STRIDE] = values
         return self._struct.pack(*args)
