@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
+from pipeline.base.bounded_dict import set_last
 from pipeline.model import Instant
 
 _STEP_NS: Final = 100_000
@@ -103,9 +104,7 @@ class WallTimes:
         if offset is None:
             now = self._now()
             offset = Instant(wall_ns - now.wall_ns + now.mono_ns, wall_ns)
-            if len(self._known) >= _MAX_REMEMBERED:
-                del self._known[next(iter(self._known))]
-            self._known[wall_ns] = offset
+            set_last(self._known, wall_ns, offset, _MAX_REMEMBERED)
         return offset
 
 

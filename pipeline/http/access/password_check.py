@@ -11,15 +11,14 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Container, Mapping
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final
 
 import bcrypt
 
+from pipeline.base.bounded_dict import set_last
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.http.fair_queue import BusyError, FairQueue
 from pipeline.http.network_fairness import largest_network, next_network, site_of
-
-T = TypeVar("T")
 
 _MAX_GOOD: Final = 64
 _MAX_BAD: Final = 256
@@ -153,11 +152,11 @@ class Passwords:
             started = loop.time()
             matches = await loop.run_in_executor(self._thread, _matches, password, hashed)
             if matches and known:
-                _remember(self._good, key, _MAX_GOOD)
+                set_last(self._good, key, None, _MAX_GOOD)
                 self._failed.pop(client, None)
                 return CheckResult.GOOD
-            _remember(self._bad, key, _MAX_BAD)
-            _remember(self._failed, client, _MAX_FAILED)
+            set_last(self._bad, key, None, _MAX_BAD)
+            set_last(self._failed, client, None, _MAX_FAILED)
             await asyncio.sleep(min(_PAUSE_FACTOR * (loop.time() - started), _MAX_PAUSE))
             return CheckResult.WRONG
         finally:
@@ -184,10 +183,3 @@ def _matches(password: bytes, hashed: bytes) -> bool:
     end = _BASE64_LETTERS[salt_bits & 0x30 : (salt_bits & 0x30) + 1]
     stored = b"$2b" + hashed[3:_SALT_END] + end + hashed[_SALT_END + 1 :]
     return bcrypt.checkpw(password[:_MAX_PASSWORD_BYTES], stored)
-
-
-def _remember(known: OrderedDict[T, None], key: T, limit: int) -> None:
-    known[key] = None
-    known.move_to_end(key)
-    if len(known) > limit:
-        known.popitem(last=False)
