@@ -6,6 +6,7 @@ server, the request and the fix.
 
 import asyncio
 import errno
+import json
 import os
 import re
 import ssl
@@ -16,7 +17,6 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import aiohttp
-import orjson
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.base.safe_text import line, redact
@@ -175,7 +175,7 @@ class Client:
                 request.method,
                 access.host + request.path + (f"?{urlencode(request.query)}" * bool(request.query)),
                 headers=_HEADERS | request.headers | authorization | connection.headers,
-                data=None if request.changes is None else orjson.dumps(request.changes),
+                data=None if request.changes is None else json.dumps(request.changes),
                 timeout=timeout,
                 **connection.options,
             )
