@@ -1,12 +1,13 @@
 """Arbitration: decides which of the candidates for a device hold it."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from math import fsum
 from operator import attrgetter
 from typing import NamedTuple
 
 from pipeline.join.claim_resolution import PodKey, ResolvedClaim
-from pipeline.model import Evidence, Instant, PartialRef, Pod
+from pipeline.model import Evidence, Holder, Instant, PartialRef, Pod
 
 # Sorts as `PartialRef` itself does, but much faster.
 _by_subject = attrgetter(
@@ -43,7 +44,7 @@ class Candidate(NamedTuple):
     rank: int
     since: Instant | None
     container_id: str
-    replicas: tuple[str, ...] = ()
+    replicas: tuple[str, ...]
 
     @property
     def pod_key(self) -> PodKey:
@@ -125,6 +126,35 @@ def arbitrate(
             ]
         ),
         tuple(sorted(conflicts)),
+    )
+
+
+def make_holder(candidate: Candidate, at: Instant, previous: Holder | None) -> Holder:
+    """Return a holder.
+
+    A start that a source reported once stays known when the source no longer reports it, also if
+    the container restarts.
+
+    Args:
+        candidate: a candidate that holds the device.
+        at: the present time.
+        previous: this holder as it was before; None if the container did not hold the device.
+    """
+    subject, pod, since = candidate.subject, candidate.pod, candidate.since
+    if candidate.container_id:
+        subject = replace(subject, container_id=candidate.container_id)
+    if since is None and pod is not None:
+        since = pod.started
+    observed = since is None and (previous is None or previous.since_observed)
+    return Holder(
+        subject,
+        candidate.share,
+        since or (at if previous is None else previous.since),
+        candidate.source,
+        candidate.evidence,
+        None if pod is None else pod.info,
+        candidate.replicas,
+        observed,
     )
 
 

@@ -1,11 +1,11 @@
 """Attribution of devices to containers: the tables of claims, and the holders that result."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
-from pipeline.join.arbitration import ArbitrationResult, Candidate
-from pipeline.join.claim_resolution import PodKey, ResolvedClaim
+from pipeline.join.arbitration import ArbitrationResult, make_holder
+from pipeline.join.claim_resolution import PodKey, ResolutionTime, ResolvedClaim
 from pipeline.join.container_table import ContainerTable
 from pipeline.join.device_index import DeviceIndex
 from pipeline.join.dra_devices import DraNameHistory
@@ -13,7 +13,7 @@ from pipeline.join.holder_resolution import Resolution, resolve
 from pipeline.join.inventory import Inventory
 from pipeline.join.mig_placement import MigPlacements
 from pipeline.join.plugin_devices import PluginManagedDevices
-from pipeline.join.pod_identity import PodIdentities, ResolutionTime
+from pipeline.join.pod_identity import PodIdentities
 from pipeline.join.pod_table import IdentifiedContainer, PodTable
 from pipeline.join.resource_table import ResourceTable
 from pipeline.join.source_table import SourceTable
@@ -24,7 +24,6 @@ from pipeline.model import (
     ClaimsReplaced,
     DeviceAliasesReplaced,
     Hint,
-    Holder,
     Instant,
     PartialRef,
     ResourceCount,
@@ -65,6 +64,8 @@ class Attributor:
         attributions: by device uuid, in device order. An attribution that did not change stays the
             same object.
         mig_placements: the MIG instances by placement.
+        resolution: the result of the last `resolve_pending`.
+        has_pending_changes: recorded changes are not resolved yet.
 
     Args:
         sources: state of each source.
@@ -83,11 +84,11 @@ class Attributor:
         self._dra_names = DraNameHistory(self.pods.is_alive)
         self._plugin_managed = PluginManagedDevices()
         self._devices = DeviceIndex(())
-        self._resolution = Resolution()
+        self.resolution = Resolution()
         self._pod_identities = PodIdentities()
         self._previously_confirmed: dict[str, Instant | None] = {}
         self._premature_sources: set[str] = set()
-        self._changed = False
+        self.has_pending_changes = False
         self._changed_sources: set[str] = set()
         self._holders_known_before = False
 
@@ -136,7 +137,7 @@ class Attributor:
     def expire(self, now: Instant) -> bool:
         """Remove reports that were not confirmed for too long; return whether there were any."""
         expired: set[str] = set()
-        for source in self._sources.ranking():
+        for source in self._sources.ranking:
             confirmed = self._sources.confirmed_at(source)
             if confirmed is None:
                 continue
@@ -158,7 +159,7 @@ class Attributor:
 
     def rebuild_devices(self, *sources: str) -> None:
         """Rebuild the set of devices. The holders are marked as changed."""
-        ranking = self._sources.ranking()
+        ranking = self._sources.ranking
         down = {source for source in ranking if not self._sources.is_up(source)}
         known = self.inventory.devices(ranking, down)
         self.mig_placements = MigPlacements(device for device, _ in known)
@@ -172,13 +173,9 @@ class Attributor:
         self._devices = DeviceIndex([d for d, _ in sorted(known, key=itemgetter(1))], aliases)
         before, self.attributions = self.attributions, {}
         for device, present in known:
-            old = before.get(device.uuid)
-            new = (
-                Attribution(device, present, ())
-                if old is None
-                else replace(old, device=device, present=present)
-            )
-            self.attributions[device.uuid] = old if old is not None and old == new else new
+            old = before.get(device.uuid) or Attribution(device, present, ())
+            new = replace(old, device=device, present=present)
+            self.attributions[device.uuid] = old if old == new else new
         self.mark_changed(*sources)
 
     def mark_changed(self, *sources: str) -> None:
@@ -187,18 +184,8 @@ class Attributor:
         Args:
             sources: the sources whose claims caused the change.
         """
-        self._changed = True
+        self.has_pending_changes = True
         self._changed_sources.update(sources)
-
-    @property
-    def has_pending_changes(self) -> bool:
-        """Whether recorded changes are not resolved yet."""
-        return self._changed
-
-    @property
-    def plugin_managed(self) -> frozenset[str]:
-        """Devices that no scheduler allocates, as of the last `resolve_pending`."""
-        return self._resolution.plugin_managed
 
     @property
     def holders_known(self) -> bool:
@@ -208,7 +195,7 @@ class Attributor:
         container for which it is unknown which devices it was given. Pods are not enough: they do
         not contain what the kubelet allocated.
         """
-        return self._holders_listed and not self._resolution.has_unresolved_holder
+        return self._holders_listed and not self.resolution.has_unresolved_holder
 
     @property
     def known_attributions(self) -> Mapping[str, Attribution] | None:
@@ -220,8 +207,8 @@ class Attributor:
         """
         if not self._holders_listed:
             return None
-        possibly_held = self._resolution.possibly_held
-        if not self._resolution.has_unresolved_holder:
+        possibly_held = self.resolution.possibly_held
+        if not self.resolution.has_unresolved_holder:
             return self.attributions
         known = {
             uuid: attribution
@@ -240,21 +227,26 @@ class Attributor:
     @property
     def _holders_listed(self) -> bool:
         listed = bool(self._claims)
-        return listed or (self.containers.is_reported and not self._resolution.has_env_access)
+        return listed or (self.containers.is_reported and not self.resolution.has_env_access)
 
     def resolve_pending(self, at: Instant) -> Outcome:
         """Resolve all claims again if a change was recorded."""
-        if not self._changed:
+        if not self.has_pending_changes:
             return Outcome(changed=False)
-        self._changed = False
+        self.has_pending_changes = False
         self._premature_sources.clear()
-        ranking = self._sources.ranking()
+        ranking = self._sources.ranking
         up = {source for source in ranking if self._sources.is_up(source)}
         self.pods.begin_resolution(ranking, up)
-        before, pending_before = self._resolution, self._pod_identities.pending_sources
+        before, pending_before = self.resolution, self._pod_identities.pending_sources
         dra_names = None if self._dra_names.is_static else self._dra_names
         if dra_names is not None:
-            dra_names.begin_resolution(self._resource_claims(ranking))
+            dra_names.begin_resolution(
+                (claim, container)
+                for source in ranking
+                for claim in self._claims_of(source)
+                if claim.resource_claim and (container := self._identify(source, claim)) is not None
+            )
         resolution = resolve(
             {s: self._claims_of(s) for s in ranking},
             self._devices,
@@ -275,7 +267,7 @@ class Attributor:
         )
         if dra_names is not None:
             dra_names.end_resolution()
-        self._resolution = resolution
+        self.resolution = resolution
         self._premature_sources.update(self._pod_identities.pending_sources)
         self.pods.end_resolution(at)
         # Before the first enumeration of devices no id can be resolved.
@@ -299,7 +291,7 @@ class Attributor:
                 continue
             previous = {replace(h.subject, container_id=""): h for h in known.holders}
             holders = tuple(
-                [_holder(one, at, previous.get(one.subject)) for one in arbitration.holders]
+                [make_holder(one, at, previous.get(one.subject)) for one in arbitration.holders]
             )
             conflicting_pods = tuple([_display_name(pod) for pod in arbitration.conflicting_pods])
             new = replace(
@@ -325,7 +317,7 @@ class Attributor:
         """Return the number of devices of each extended resource."""
         present = [known.device for known in self.attributions.values() if known.present]
         return self.resources.count(
-            present, self._devices, self._resolution.allocated, active_sources=self._claims
+            present, self._devices, self.resolution.allocated, active_sources=self._claims
         )
 
     def name_referred_to_pod(self, name: ContainerName, moment: Instant) -> bool:
@@ -350,15 +342,6 @@ class Attributor:
         yield from self.pods.claims(source)
         yield from self.containers.claims(source)
 
-    def _resource_claims(
-        self, ranking: Iterable[str]
-    ) -> Iterator[tuple[Claim, IdentifiedContainer]]:
-        """Yield the claims with a ResourceClaim, and what is known of their containers."""
-        for source in ranking:
-            for claim in self._claims_of(source):
-                if claim.resource_claim and (known := self._identify(source, claim)) is not None:
-                    yield claim, known
-
     def _identify(self, source: str, claim: Claim) -> IdentifiedContainer | None:
         confirmed_at = self._sources.confirmed_at(source)
         if confirmed_at is None:  # the source made no claims
@@ -367,35 +350,6 @@ class Attributor:
         if container is None and not claim.subject.uid:
             self._premature_sources.add(source)
         return container
-
-
-def _holder(candidate: Candidate, at: Instant, previous: Holder | None) -> Holder:
-    """Return a holder.
-
-    A start that a source reported once stays known when the source no longer reports it, also if
-    the container restarts.
-
-    Args:
-        candidate: a candidate that holds the device.
-        at: the present time.
-        previous: this holder as it was before; None if the container did not hold the device.
-    """
-    subject, pod, since = candidate.subject, candidate.pod, candidate.since
-    if candidate.container_id:
-        subject = replace(subject, container_id=candidate.container_id)
-    if since is None and pod is not None:
-        since = pod.started
-    observed = since is None and (previous is None or previous.since_observed)
-    return Holder(
-        subject,
-        candidate.share,
-        since or (at if previous is None else previous.since),
-        candidate.source,
-        candidate.evidence,
-        None if pod is None else pod.info,
-        candidate.replicas,
-        observed,
-    )
 
 
 def _access(resolved_claims: Iterable[ResolvedClaim]) -> tuple[Access, ...]:

@@ -1,6 +1,6 @@
 """Resolution of claims: which container and which devices each claim means."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -8,10 +8,13 @@ from pipeline.join.device_index import DeviceIndex, RawIds, ResolvedDevice
 from pipeline.join.dra_devices import DraNameHistory
 from pipeline.join.pod_table import IdentifiedContainer
 from pipeline.join.trust_rules import CONTAINER_RANK, COUNT_ONLY_RESOURCES
-from pipeline.model import Claim, Evidence, PartialRef, Pod, RawDeviceId
+from pipeline.model import Claim, Evidence, Instant, PartialRef, Pod, RawDeviceId
 
 IdentifyContainer: TypeAlias = Callable[[str, Claim], IdentifiedContainer | None]
 """Returns the container that a claim of a source means; None if it means none any more."""
+
+ConfirmedAt: TypeAlias = Callable[[str], Instant | None]
+"""Returns when a source last confirmed its claims."""
 
 PodKey: TypeAlias = tuple[str, str, str]
 """Namespace, name and uid of a pod; unknown parts are empty."""
@@ -87,6 +90,23 @@ class ResolvedClaims:
             claim._replace(devices=[one for one in claim.devices if one.admin_access])
         )
         return claim._replace(devices=[one for one in claim.devices if not one.admin_access])
+
+
+class ResolutionTime(NamedTuple):
+    """The time of a resolution, and the times at which sources confirmed their claims.
+
+    Attributes:
+        at: now.
+        confirmed_at: returns when a source last confirmed its claims.
+        previously_confirmed_at: returns when a source last confirmed the claims that it made before
+            its present ones.
+        active_sources: the sources with valid claims.
+    """
+
+    at: Instant
+    confirmed_at: ConfirmedAt
+    previously_confirmed_at: ConfirmedAt
+    active_sources: Set[str]
 
 
 def resolve_claims(

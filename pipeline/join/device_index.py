@@ -270,11 +270,8 @@ class DeviceIndex:
             self._uuid(body) or self._by_minor(body) if target is None else self._uuids.get(target)
         )
         if uuid is not None:
-            return (
-                ResolvedDevice(uuid, replica=match[2])
-                if match
-                else ResolvedDevice(uuid, is_whole_device=True)
-            )
+            replica = match[2] if match else ""
+            return ResolvedDevice(uuid, is_whole_device=match is None, replica=replica)
         if (placeholder := _PLACEHOLDER.fullmatch(body)) and (
             uuid := self._uuids.get(placeholder[1])
         ):

@@ -24,7 +24,6 @@ from pipeline.model import (
     Claim,
     DeviceAliasesReplaced,
     Instant,
-    PartialRef,
     RawDeviceId,
     ResourceClaim,
 )
@@ -92,9 +91,7 @@ class DraNameHistory:
                 continue
             meanings = known.setdefault(name, [])
             reported_since = since_by_name[raw]
-            since_ns = (
-                at.mono_ns if reported_since is None else min(reported_since.mono_ns, at.mono_ns)
-            )
+            since_ns = min((reported_since or at).mono_ns, at.mono_ns)
             if not meanings:
                 not_before_ns = (
                     0 if reported_since is None and first == at.mono_ns else since_ns - NS
@@ -156,8 +153,7 @@ class DraNameHistory:
         holds_unknown = False
         for raw in claim.devices:
             if not _is_dra_name(raw):
-                one: ResolvedDevice | None = devices.resolve(raw)
-                if one is None:
+                if (one := devices.resolve(raw)) is None:
                     unknown[raw.scheme, raw.text] = raw
                 else:
                     found[one] = None
@@ -184,7 +180,8 @@ class DraNameHistory:
         subject, text = identified.subject, _normalized_name(raw)
         key = (subject.namespace, subject.pod, claim.resource_claim, text)
         allocation = self._allocations.get(key)
-        if allocation is not None and _is_same_pod(allocation.uid, subject):
+        # A pod without a known uid matches by its name.
+        if allocation is not None and subject.uid in ("", allocation.uid):
             self._used.add(key)
             return allocation.target, False
         histories = self._histories(raw)
@@ -193,12 +190,8 @@ class DraNameHistory:
         target, is_pending = self._target_of_other_pod(claim, key), False
         if target is None:
             target, is_pending = self._target_at_allocation(claim, raw, identified, histories)
-        if (
-            target is not None
-            and subject.uid
-            and identified.pod is not None
-            and identified.pod.started
-        ):
+        pod = identified.pod
+        if target is not None and subject.uid and pod is not None and pod.started:
             self._allocations[key] = _Allocation(subject.uid, target)
             self._used.add(key)
         return target, is_pending
@@ -230,17 +223,16 @@ class DraNameHistory:
             present = {each[-1].target for each in histories if each[-1].until_ns == _FOREVER}
             return (present.pop(), False) if len(present) == 1 else (None, False)
         earliest = latest = self._first_use_ns.get(claim.resource_claim, pod.started.mono_ns)
-        resource_claim = _resource_claim_of(claim, raw, identified)
-        if resource_claim is not None and resource_claim.allocated is not None:
+        resource_claim = _resource_claim_of(claim, raw, identified) or ResourceClaim("")
+        first_report_ns = min(self._first_reported_ns.values(), default=_FOREVER)
+        if resource_claim.allocated is not None:
             earliest = latest = resource_claim.allocated.mono_ns
         elif (
-            resource_claim is not None
-            and resource_claim.created is not None
+            resource_claim.created is not None
             and not resource_claim.own
+            and first_report_ns > pod.started.mono_ns
         ):
-            first_report_ns = min(self._first_reported_ns.values(), default=_FOREVER)
-            if first_report_ns > pod.started.mono_ns:
-                earliest = min(earliest, resource_claim.created.mono_ns)
+            earliest = min(earliest, resource_claim.created.mono_ns)
         targets: set[str] = set()
         is_certain = False
         for meanings in histories:
@@ -272,11 +264,6 @@ def _normalized_name(raw: RawDeviceId) -> str:
     """Return a name that identifies the device of one claim: `<claim uid>=<device>` for CDI."""
     match = None if raw.scheme == "dra" else _CDI.fullmatch(raw.text)
     return raw.text.lower() if match is None else f"{match[1].lower()}={match[2].lower()}"
-
-
-def _is_same_pod(uid: str, subject: PartialRef) -> bool:
-    """Whether a stored device is of this pod; a pod without a known uid matches by its name."""
-    return not subject.uid or uid == subject.uid
 
 
 def _resource_claim_of(

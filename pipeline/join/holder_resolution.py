@@ -37,6 +37,7 @@ from pipeline.join.arbitration import ArbitrationResult, Candidate, arbitrate
 from pipeline.join.claim_resolution import (
     IdentifyContainer,
     PodKey,
+    ResolutionTime,
     ResolvedClaim,
     resolve_claims,
 )
@@ -44,7 +45,7 @@ from pipeline.join.device_index import DeviceIndex, RawIds
 from pipeline.join.dra_devices import DraNameHistory
 from pipeline.join.partial_claims import PodName
 from pipeline.join.pod_evidence import PodClaims, select_claims
-from pipeline.join.pod_identity import PodIdentities, ResolutionTime
+from pipeline.join.pod_identity import PodIdentities
 from pipeline.join.reservations import resolve_shared
 from pipeline.join.trust_rules import CONTAINER_RANK
 from pipeline.model import Claim, Evidence
@@ -156,7 +157,8 @@ def resolve(
             )
         resolution.pods[key] = pod_claims
         for claim in pod_claims.unresolved_placeholders:
-            _add_unresolved(claim, resolved.unresolved)
+            unresolved = resolved.unresolved.setdefault(claim.source, {})
+            unresolved.update({(raw.scheme, raw.text): raw for raw in claim.claim.devices})
             # A placeholder means one of the GPUs that a scheduler allocates.
             resolution.has_unresolved_holder = True
             resolution.possibly_held = (devices.gpus - plugin_managed) or devices.gpus
@@ -225,10 +227,3 @@ def _is_same_pod(one: PodKey, other: PodKey) -> bool:
     if one[2] and other[2]:
         return one[2] == other[2]
     return one[1] != "" and one[:2] == other[:2]
-
-
-def _add_unresolved(resolved: ResolvedClaim, unresolved: dict[str, RawIds]) -> None:
-    """Add the placeholders of a claim to the unresolved ids of its source."""
-    unresolved_ids = unresolved.setdefault(resolved.source, {})
-    for raw in resolved.claim.devices:
-        unresolved_ids[raw.scheme, raw.text] = raw

@@ -2,9 +2,12 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TypeVar
 
 from pipeline.join.mig_placement import MigPlacements
-from pipeline.model import Device
+from pipeline.model import Device, MigPlace
+
+Described = TypeVar("Described", Device, MigPlace)
 
 
 class Inventory:
@@ -103,21 +106,13 @@ def _merge(device: Device, other: Device) -> Device:
     """Return a device, with the properties that only the other description has added."""
     mig = device.mig
     if mig is not None and other.mig is not None:
-        ci, index, start = mig.compute_instance_id, mig.index, mig.start
-        mig = replace(
-            mig,
-            compute_instance_id=other.mig.compute_instance_id if ci is None else ci,
-            profile=mig.profile or other.mig.profile,
-            index=other.mig.index if index is None else index,
-            start=other.mig.start if start is None else start,
-        )
-    return replace(
-        device,
-        index=other.index if device.index is None else device.index,
-        minor=other.minor if device.minor is None else device.minor,
-        pci_bus_id=device.pci_bus_id or other.pci_bus_id,
-        model=device.model or other.model,
-        driver=device.driver or other.driver,
-        mig=mig,
-        facts=tuple(sorted({**dict(other.facts), **dict(device.facts)}.items())),
-    )
+        mig = _with_missing(mig, other.mig, "compute_instance_id", "profile", "index", "start")
+    facts = tuple(sorted({**dict(other.facts), **dict(device.facts)}.items()))
+    merged = _with_missing(device, other, "index", "minor", "pci_bus_id", "model", "driver")
+    return replace(merged, mig=mig, facts=facts)
+
+
+def _with_missing(known: Described, other: Described, *names: str) -> Described:
+    """Return a description, with the values of another one for attributes that are unknown."""
+    missing = [name for name in names if getattr(known, name) in {None, ""}]
+    return replace(known, **{name: getattr(other, name) for name in missing})

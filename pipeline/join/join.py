@@ -109,10 +109,10 @@ class Join:
 
     def resolve_pending(self, at: Instant) -> Outcome:
         """Resolve pending changes to holders. Must be called before `snapshot`."""
-        if not self._attributor.has_pending_changes:
+        attributor = self._attributor
+        if not attributor.has_pending_changes:
             return _UNCHANGED
         at = self._changed_at or at
-        attributor = self._attributor
         outcome = attributor.resolve_pending(at)
         self._usage.update_holders(
             attributor.attributions,
@@ -270,7 +270,7 @@ class Join:
     @property
     def plugin_managed(self) -> frozenset[str]:
         """Devices that only a device plugin or a DRA driver allocates, and no scheduler."""
-        return self._attributor.plugin_managed
+        return self._attributor.resolution.plugin_managed
 
     @property
     def all_reported(self) -> bool:
@@ -305,12 +305,7 @@ class Join:
             readings=tuple(readings),
             fresh=tuple([at for at, key in enumerate(self._keys) if key in fresh]) if fresh else (),
             starts=self._starts,
-            processes={
-                device: found.processes
-                for device, found in table.processes(
-                    self._sources.ranking(), self._attributor.mig_placements
-                ).items()
-            },
+            processes=table.processes(self._sources.ranking, self._attributor.mig_placements),
             sources=self._sources.states(),
             topology=self._topology.topology,
             topology_source=self._topology.source,
@@ -329,7 +324,7 @@ class Join:
         placements = self._attributor.mig_placements
         if layout_changed:
             devices = {uuid: known.device for uuid, known in attributions.items()}
-            self._keys = self._readings.keys(devices, self._sources.ranking(), placements)
+            self._keys = self._readings.keys(devices, self._sources.ranking, placements)
         if layout_changed or self._readings.starts_changed:
             self._readings.starts_changed = False
             starts = self._readings.starts
@@ -337,7 +332,7 @@ class Join:
         layout = self._layout
         # Without changes this is cheap: the table recognizes the attributions of each GPU.
         known_attributions = self._attributor.known_attributions
-        self._topology.recompute(self._sources.ranking(), known_attributions, self._sources.is_up)
+        self._topology.recompute(self._sources.ranking, known_attributions, self._sources.is_up)
         if not layout_changed and (layout.attributions, layout.resources) == (
             attributions,
             resources,

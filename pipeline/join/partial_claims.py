@@ -32,6 +32,16 @@ class PartialClaims:
     unnamed: dict[str, list[ResolvedClaim]] = field(default_factory=dict)
     stated: dict[PodName, dict[str, int]] = field(default_factory=dict)
 
+    def listed_ids(self) -> set[tuple[str, str]]:
+        """Return resources and ids that are listed under names."""
+        return {
+            (resource, text)
+            for slots in self.listed.values()
+            for (_, _, resource), several in slots.items()
+            for ids in several
+            for text in ids
+        }
+
 
 def collect_partial(claims: Iterable[ResolvedClaim]) -> PartialClaims:
     """Return the claims in which the pod's name or uid is missing."""

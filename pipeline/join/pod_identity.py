@@ -13,11 +13,16 @@ The kubelet's list has names, its checkpoint has uids, and they are read at diff
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
-from pipeline.join.claim_resolution import ResolvedClaim, ResolvedClaims
+from pipeline.join.claim_resolution import (
+    ConfirmedAt,
+    ResolutionTime,
+    ResolvedClaim,
+    ResolvedClaims,
+)
 from pipeline.join.device_index import DeviceIndex
 from pipeline.join.partial_claims import (
     ClaimSlot,
@@ -31,9 +36,6 @@ from pipeline.join.partial_claims import (
     without_listed_ids,
 )
 from pipeline.model import NS, Evidence, Instant
-
-ConfirmedAt: TypeAlias = Callable[[str], Instant | None]
-"""Returns when a source last confirmed its claims."""
 
 RETENTION_NS: Final = 600 * NS
 """How long a pair is remembered after the last report of its name or its uid."""
@@ -87,6 +89,10 @@ class _ListedName(NamedTuple):
         return bool(common) and all(self.ids[slot] == ids[slot] for slot in common)
 
 
+_ReportKey: TypeAlias = tuple[ClaimSlot, PodName | str, DeviceIds]
+"""Slot, name or uid, and ids that a source reports together."""
+
+
 class _ReportTimes(NamedTuple):
     """Since when a source reports something.
 
@@ -97,23 +103,6 @@ class _ReportTimes(NamedTuple):
 
     first_reported_ns: int
     last_absent_ns: int
-
-
-class ResolutionTime(NamedTuple):
-    """The time of a resolution, and the times at which sources confirmed their claims.
-
-    Attributes:
-        at: now.
-        confirmed_at: returns when a source last confirmed its claims.
-        previously_confirmed_at: returns when a source last confirmed the claims that it made before
-            its present ones.
-        active_sources: the sources with valid claims.
-    """
-
-    at: Instant
-    confirmed_at: ConfirmedAt
-    previously_confirmed_at: ConfirmedAt
-    active_sources: Set[str]
 
 
 class PodIdentities:
@@ -128,16 +117,14 @@ class PodIdentities:
         self.pending_sources: frozenset[str] = frozenset()
         self._names_by_uid: dict[str, _KnownName] = {}
         self._listed_names: dict[PodName, _ListedName] = {}
-        self._report_times: dict[tuple[ClaimSlot, PodName | str, DeviceIds], _ReportTimes] = {}
+        self._report_times: dict[_ReportKey, _ReportTimes] = {}
         self._first_match_ns: dict[tuple[PodName, str], int] = {}
         self._runtime_pairs: dict[tuple[PodName, str], int] = {}
 
     def referred_to(self, pod_name: PodName, uid: str, moment: Instant) -> bool:
         """Whether a name meant a pod at a moment, by the kubelet's list and checkpoint."""
         known = self._listed_names.get(pod_name)
-        if known is None or known.pod.uid != uid:
-            return False
-        return known.pod.from_ns <= moment.mono_ns
+        return known is not None and known.pod.uid == uid and known.pod.from_ns <= moment.mono_ns
 
     def complete(
         self,
@@ -165,29 +152,21 @@ class PodIdentities:
         self._store(partial, chosen, moment)
         if all(claim.subject.pod and claim.subject.uid for claim in claims):
             return
-        listed = {
-            (slot[2], text)
-            for slots in partial.listed.values()
-            for slot, several in slots.items()
-            for ids in several
-            for text in ids
-        }
+        listed = partial.listed_ids()
 
         def completed(claims: Iterable[ResolvedClaim]) -> Iterator[ResolvedClaim]:
             for claim in claims:
-                completed_claim = self._complete(claim, chosen, stated)
-                if completed_claim.subject.pod:
-                    yield completed_claim
-                elif (rest := without_listed_ids(completed_claim, listed, devices)) is None:
+                claim = self._complete(claim, chosen, stated)  # noqa: PLW2901
+                if claim.subject.pod:
+                    yield claim
+                elif (rest := without_listed_ids(claim, listed, devices)) is None:
                     continue
                 elif not complete or rest.evidence <= Evidence.RUNTIME_ENV:
                     yield self._with_remembered_name(rest)
                 # Else the pod is gone: the checkpoint keeps it until the kubelet writes it again.
 
-        resolved.claims, resolved.ambiguous = (
-            [*completed(resolved.claims)],
-            [*completed(resolved.ambiguous)],
-        )
+        resolved.claims = [*completed(resolved.claims)]
+        resolved.ambiguous = [*completed(resolved.ambiguous)]
 
     def _collect_stated(
         self,
@@ -219,7 +198,7 @@ class PodIdentities:
             be, or None where it is not known; the sources that reported both; since when the name
             has been listed with its ids.
         """
-        since: dict[tuple[ClaimSlot, PodName | str, DeviceIds], _ReportTimes] = {}
+        since: dict[_ReportKey, _ReportTimes] = {}
         confirmed_at = moment.confirmed_at
         listed_since: dict[PodName, int] = {}
         by_ids: dict[tuple[str, str, DeviceIds], dict[PodName, list[tuple[ClaimSlot, int]]]] = {}
@@ -252,11 +231,9 @@ class PodIdentities:
                     ):
                         # The name may be older than the first report of the uid, if no report
                         # without the uid came in between.
-                        from_ns = (
-                            listed_ns
-                            if reported.last_absent_ns < listed_ns
-                            else reported.first_reported_ns
-                        )
+                        from_ns = reported.first_reported_ns
+                        if reported.last_absent_ns < listed_ns:
+                            from_ns = listed_ns
                         earlier = uids[uid]
                         uids[uid] = from_ns if earlier is None else min(from_ns, earlier)
                     sources.setdefault(pod_name, set()).update({slot[0], other[0]})
@@ -273,11 +250,12 @@ class PodIdentities:
         chosen: dict[PodName, _PodReference] = {}
         pending: set[str] = set()
         for pod_name in {**partial.listed, **partial.stated}:
-            its_uids: Mapping[str, int | None]
-            its_uids = partial.stated.get(pod_name) or candidates.get(pod_name, {})
+            uids: Mapping[str, int | None] = partial.stated.get(pod_name) or candidates.get(
+                pod_name, {}
+            )
             now: _PodReference | None = None
-            for uid, from_ns in its_uids.items():
-                if len(its_uids) > 1 or of_uid[uid] > 1:
+            for uid, from_ns in uids.items():
+                if len(uids) > 1 or of_uid[uid] > 1:
                     continue
                 if from_ns is None:
                     pending |= sources[pod_name]
@@ -312,10 +290,7 @@ class PodIdentities:
         return now if listed_ns >= now.from_ns else before
 
     def _first_report(
-        self,
-        since: dict[tuple[ClaimSlot, PodName | str, DeviceIds], _ReportTimes],
-        key: tuple[ClaimSlot, PodName | str, DeviceIds],
-        moment: ResolutionTime,
+        self, since: dict[_ReportKey, _ReportTimes], key: _ReportKey, moment: ResolutionTime
     ) -> _ReportTimes:
         """Return since when something is reported, and record it in `since`."""
         source = key[0][0]
@@ -336,14 +311,8 @@ class PodIdentities:
         """Whether a name was listed at a moment between two reports of a uid.
 
         A uid is never reused, so that its pod existed between the two. A name may have been that of
-        another pod.
-
-        Args:
-            first_matches: gets the first moment at which this may have been so.
-            pair: the name and the uid.
-            since_ns: when the uid was first reported.
-            listed_ns: when the name was last listed.
-            kept_ns: when the uid was last reported.
+        another pod. `first_matches` gets the first moment at which this may have been so;
+        the times are those of the first report of the uid, and of the last ones of name and uid.
         """
         if (first := self._first_match_ns.get(pair)) is None and listed_ns >= since_ns:
             first = listed_ns
@@ -382,10 +351,8 @@ class PodIdentities:
                 remember(uid, names_by_uid[uid].name, certain=False)
         while names_by_uid:
             oldest = next(iter(names_by_uid))
-            if (
-                names_by_uid[oldest].seen_ns + RETENTION_NS > now_ns
-                and len(names_by_uid) <= MAX_PAIRS
-            ):
+            is_recent = names_by_uid[oldest].seen_ns + RETENTION_NS > now_ns
+            if is_recent and len(names_by_uid) <= MAX_PAIRS:
                 break
             del names_by_uid[oldest]
         names = {
@@ -404,21 +371,20 @@ class PodIdentities:
         self, resolved: ResolvedClaim, chosen: Mapping[PodName, _PodReference], stated: Set[str]
     ) -> ResolvedClaim:
         """Return a claim with the missing name or uid of its pod, as far as known."""
-        subject = resolved.subject
+        subject, pod_name = resolved.subject, pod_name_of(resolved)
         if not subject.pod:
             known = self._names_by_uid.get(subject.uid)
             reference = chosen.get(known.name) if known is not None else None
             listed = reference is not None and reference.uid == subject.uid
-            if known is None or not (listed or subject.uid in stated):
-                return resolved
-            named = replace(subject, namespace=known.name[0], pod=known.name[1])
-        elif not subject.uid and (found := chosen.get(pod_name_of(resolved))) is not None:
-            if not self._may_have_name(found.uid, pod_name_of(resolved)):
-                return resolved
-            named = replace(subject, uid=found.uid)
-        else:
+            return (
+                self._with_remembered_name(resolved)
+                if listed or subject.uid in stated
+                else resolved
+            )
+        found = chosen.get(pod_name)
+        if subject.uid or found is None or not self._may_have_name(found.uid, pod_name):
             return resolved
-        return resolved._replace(subject=named)
+        return resolved._replace(subject=replace(subject, uid=found.uid))
 
     def _with_remembered_name(self, resolved: ResolvedClaim) -> ResolvedClaim:
         known = self._names_by_uid.get(resolved.subject.uid)

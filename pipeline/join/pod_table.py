@@ -1,6 +1,6 @@
 """Pods by source, and the pod that a source's claim means."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from pipeline.join.source_pods import PodIdentifier, SourcePods, identifier_of, identifiers_of
@@ -239,8 +239,7 @@ class PodTable:
         return subject
 
 
-def _lifecycle(pod: Pod) -> Mapping[str, object]:
+def _lifecycle(pod: Pod) -> tuple[object, ...]:
     """Return the states of a pod and its containers that a change of holders can depend on."""
-    states: dict[str, object] = {c.name: (c.container_id, c.ended) for c in pod.containers}
-    states[""] = (pod.ended, pod.started is None)
-    return states
+    containers = [(c.name, c.container_id, c.ended) for c in pod.containers]
+    return pod.ended, pod.started is None, containers

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from pipeline.fields import CATALOGUE
 from pipeline.join.mig_placement import MigPlacements
-from pipeline.model import Attrs, Device, Instant, ProcessList, Reading
+from pipeline.model import Attrs, Device, GpuProcess, Instant, ProcessList, Reading
 
 _FIELD_ORDER: Mapping[str, int] = {field.name: at for at, field in enumerate(CATALOGUE)}
 _COUNTERS: Final = frozenset(field.name for field in CATALOGUE if field.type == "counter")
@@ -113,13 +113,14 @@ class ReadingTable:
 
     def processes(
         self, ranking: Iterable[str], placements: MigPlacements
-    ) -> dict[str, ProcessList]:
-        """Return each device's process list, from the first source in `ranking` that has one."""
-        chosen: dict[str, ProcessList] = {}
+    ) -> dict[str, tuple[GpuProcess, ...]]:
+        """Return each device's processes, from the first source in `ranking` that has a list."""
+        chosen: dict[str, tuple[GpuProcess, ...]] = {}
         for wanted in ranking:
             for (source, device), listed in self._processes.items():
                 if source == wanted:
-                    chosen.setdefault(placements.canonical_uuid(device), listed.process_list)
+                    processes = listed.process_list.processes
+                    chosen.setdefault(placements.canonical_uuid(device), processes)
         return chosen
 
     def expire(self, now_ns: int) -> bool:

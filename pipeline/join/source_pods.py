@@ -181,10 +181,10 @@ class SourcePods:
         if not self.listed or moment.mono_ns < self._listed_ns:
             return False
         namesake_deleted_ns = self._deleted.get(namespaced_name(pod))
-        if started is None:
-            return namesake_deleted_ns is None
         return namesake_deleted_ns is None or (
-            namesake_deleted_ns < moment.mono_ns and started.wall_ns <= moment.wall_ns
+            started is not None
+            and namesake_deleted_ns < moment.mono_ns
+            and started.wall_ns <= moment.wall_ns
         )
 
     def may_refer_to(self, pod: Pod, moment: Instant) -> bool:

@@ -35,11 +35,15 @@ _NONE: Final = frozenset[str]()
 
 
 class SourceTable:
-    """States of the sources, by name."""
+    """States of the sources, by name.
+
+    Attributes:
+        ranking: names of the sources in the order of the configuration, then by name.
+    """
 
     def __init__(self) -> None:
         self._states: dict[str, SourceState] = {}
-        self._ranking: list[str] = []
+        self.ranking: list[str] = []
         self._relayed_by: dict[str, str] = {}
         self._reporting_sources: set[str] = set()
         self._awaited: dict[str, tuple[int, frozenset[str]]] = {}
@@ -48,13 +52,9 @@ class SourceTable:
         # Bounded by the claims that contain these ids, which the join keeps too.
         self._unresolved: dict[str, RawIds] = {}
 
-    def ranking(self) -> list[str]:
-        """Return the names of the sources in the order of the configuration, then by name."""
-        return self._ranking
-
     def states(self) -> Mapping[str, SourceState]:
         """Return a copy of all states, in the order of the configuration."""
-        return {name: self._states[name] for name in self._ranking}
+        return {name: self._states[name] for name in self.ranking}
 
     def record_start(self, envelope: Envelope) -> None:
         """Record that a source starts; a source that starts again keeps its counts."""
@@ -67,7 +67,8 @@ class SourceTable:
             self._reporting_sources.discard(envelope.source)
             if isinstance(event, SourceAdded) and event.resolves:
                 self._awaited[envelope.source] = (envelope.at.mono_ns, frozenset(event.resolves))
-        self._put(envelope.source, replace(known, order=order))
+        self._states[envelope.source] = replace(known, order=order)
+        self._rank()
 
     def record_event(self, envelope: Envelope) -> bool:
         """Record an event of a source; return whether this brought the source up."""
@@ -97,12 +98,11 @@ class SourceTable:
         return self._mark_up(name, envelope.at)
 
     def _stop_waiting_for(self, name: str, kind: str) -> None:
-        if name in self._awaited:
-            since_ns, awaited = self._awaited[name]
-            if remaining := awaited - {kind}:
-                self._awaited[name] = (since_ns, remaining)
-            else:
-                self._stop_waiting(name)
+        since_ns, awaited = self._awaited.get(name, (0, _NONE))
+        if remaining := awaited - {kind}:
+            self._awaited[name] = (since_ns, remaining)
+        else:
+            self._stop_waiting(name)
 
     def _stop_waiting(self, name: str) -> bool:
         """Stop waiting for a source; return whether it was waited for."""
@@ -228,9 +228,5 @@ class SourceTable:
             changed = True
         return changed
 
-    def _put(self, name: str, state: SourceState) -> None:
-        self._states[name] = state
-        self._rank()
-
     def _rank(self) -> None:
-        self._ranking = sorted(self._states, key=lambda name: (self._states[name].order, name))
+        self.ranking = sorted(self._states, key=lambda name: (self._states[name].order, name))

@@ -28,10 +28,8 @@ class TopologyTable:
     def replace(self, source: str, event: TopologyRead) -> bool:
         """Replace the report of a source; return whether it changed."""
         before = self._by_source.get(source)
-        if before == event:
-            return False
         self._by_source[source] = event
-        return True
+        return before != event
 
     def remove(self, source: str) -> None:
         """Remove the report of a source."""

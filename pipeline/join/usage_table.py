@@ -109,7 +109,7 @@ class UsageTable:
         self._first = self._first or envelope.at
         if not self._has_started(envelope.at):
             return changed
-        rank = {name: at for at, name in enumerate(self._sources.ranking())}
+        rank = {name: at for at, name in enumerate(self._sources.ranking)}
         for use in uses:
             device = placements.canonical_uuid(use.device)
             if device not in accounts:

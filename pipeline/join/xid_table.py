@@ -140,20 +140,20 @@ class XidTable:
         self, source: str, gpu: str, device: str, code: int, moment: Instant
     ) -> _RecentError | None:
         """Return the error, nearest in time, that another source has reported."""
-        nearest: tuple[int, _RecentError] | None = None
-        for known in self._recent:
-            error = known.error
-            apart_ns = abs(error.at.mono_ns - moment.mono_ns)
-            if (
-                error.code == code
-                and known.gpu == gpu
-                and apart_ns <= DEDUPLICATION_NS
-                and source not in known.sources
-                and (gpu in (device, error.device) or device == error.device)
-                and (nearest is None or apart_ns < nearest[0])
-            ):
-                nearest = (apart_ns, known)
-        return nearest[1] if nearest is not None else None
+        candidates = [
+            known
+            for known in self._recent
+            if known.error.code == code
+            and known.gpu == gpu
+            and source not in known.sources
+            and (gpu in (device, known.error.device) or device == known.error.device)
+        ]
+
+        def apart_ns(known: _RecentError) -> int:
+            return abs(known.error.at.mono_ns - moment.mono_ns)
+
+        nearest = min(candidates, key=apart_ns, default=None)
+        return nearest if nearest and apart_ns(nearest) <= DEDUPLICATION_NS else None
 
     def _error(self, device: str, report: XidReport, moment: Instant) -> XidError:
         victims = [
@@ -198,15 +198,12 @@ class XidTable:
         container, pod = self._owners.find(owner)
         if container is None:
             return found
-        positions = [
-            position for position, one in enumerate(found) if _name(one.subject) == container
-        ]
+        names = [_name(one.subject) for one in found]
+        positions = [position for position, name in enumerate(names) if name == container]
         if not positions and not container[2]:
             # The container of the pod is unknown: take it if the pod has only one.
-            of_pod = {_name(one.subject) for one in found if one.subject.uid == container[3]}
-            positions = [
-                position for position, one in enumerate(found) if of_pod == {_name(one.subject)}
-            ]
+            of_pod = {name for name in names if name[3] == container[3]}
+            positions = [position for position, name in enumerate(names) if of_pod == {name}]
         for position in positions:
             found[position] = replace(found[position], caused=True)
         if not positions:

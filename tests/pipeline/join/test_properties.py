@@ -5,9 +5,10 @@ from random import Random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pipeline.join.claim_resolution import ResolutionTime
 from pipeline.join.device_index import DeviceIndex
 from pipeline.join.holder_resolution import Resolution, resolve
-from pipeline.join.pod_identity import PodIdentities, ResolutionTime
+from pipeline.join.pod_identity import PodIdentities
 from pipeline.join.pod_table import IdentifiedContainer
 from pipeline.model import Claim, ClaimsReplaced, Evidence, Instant
 from tests.pipeline.join.cluster import GPUS

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from pipeline.join.claim_resolution import ResolvedClaims
+from pipeline.join.claim_resolution import ResolutionTime, ResolvedClaims
 from pipeline.join.device_index import DeviceIndex
-from pipeline.join.pod_identity import PodIdentities, ResolutionTime
+from pipeline.join.pod_identity import PodIdentities
 from pipeline.model import (
     Claim,
     ClaimsReplaced,
