@@ -1,6 +1,5 @@
 """The command line. Importing this package imports next to nothing: see `main`."""
 
-import contextlib
 import os
 import signal
 import sys
@@ -14,6 +13,10 @@ _DAEMONS = frozenset({"run", "demo", "record", "extender", "dcgm-exporter"})
 
 _ENDED = 128 + signal.SIGTERM
 """What a shell has for a program that the signal ended: what it was asked has no answer."""
+
+
+_UNWRITTEN = 120
+"""What the interpreter ends with if its output could not be written."""
 
 
 def program() -> int:
@@ -33,8 +36,12 @@ def program() -> int:
 
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
+            # None if the process was started without it.
+            if stream is not None and not stream.closed:
+                try:
+                    stream.flush()
+                except OSError:
+                    status = status or _UNWRITTEN
         os._exit(status)
     return status
 

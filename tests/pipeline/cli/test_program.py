@@ -1,7 +1,9 @@
 """The process of a command ends with the command's status, whatever its threads are doing."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +50,17 @@ def test_a_thread_within_a_library_does_not_abort_the_end(
     assert (ended.returncode, ended.stdout) == (status, "printed\n")
     assert error in ended.stderr
     assert "FATAL" not in ended.stderr
+
+
+def test_output_that_cannot_be_written_is_an_error() -> None:
+    program = [sys.executable, "-c", WORK.format(end="return 0")]
+    buffered = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(program, check=False, stdout=full, env=buffered, timeout=60)
+    assert ended.returncode == 120
+
+
+def test_closed_streams_are_no_error() -> None:
+    program = [sys.executable, "-c", WORK.format(end="return 0")]
+    closed = ["bash", "-c", 'exec "$@" >&- 2>&-', "bash", *program]
+    assert subprocess.run(closed, check=False, timeout=60).returncode == 0
