@@ -18,7 +18,7 @@ from pipeline.pages import Check, Front, Pages
 from pipeline.version import VERSION
 
 if TYPE_CHECKING:
-    from pipeline.http import Listeners
+    from pipeline.http import Limits, Listeners
     from pipeline.web import Access
 
 _LOG = logging.getLogger(f"{ROOT}.http")
@@ -35,6 +35,7 @@ class Serving:
         front: makes the page at `/`.
         web_setting: what the setting that names the web config is called, for messages.
         hosts_setting: likewise, the one that allows further hosts.
+        limits: what all clients together may use; None for the usual ones.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Serving:
         *,
         web_setting: str = "http.web_config",
         hosts_setting: str = "http.allowed_hosts",
+        limits: "Limits | None" = None,
     ) -> None:
         self._node = node
         self._health = health
@@ -55,6 +57,7 @@ class Serving:
         self._front = front
         self._web_setting = web_setting
         self._hosts = Hosts(hosts_setting)
+        self._limits = limits
         self._http = Http()
         self._listeners: Listeners | None = None
         self._access: Access | None = None
@@ -87,6 +90,7 @@ class Serving:
                 pages=self._pages,
                 front=self._front,
                 hosts=self._hosts,
+                limits=self._limits,
             )
             self._listeners.access = self._access
         return self._listeners.listen(address)

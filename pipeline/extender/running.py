@@ -23,6 +23,7 @@ from pipeline.exposition.text import Format
 from pipeline.extender.nodes import PATH, Distiller, Nodes
 from pipeline.extender.service import Service, Verb
 from pipeline.footprint import settle
+from pipeline.http import Limits
 from pipeline.kube.reflector import Reflector
 from pipeline.kube.sessions import Sessions
 from pipeline.model import NS
@@ -37,6 +38,12 @@ RESOURCE: Final = "nvidia.com/gpu"
 
 BODY_BYTES: Final = 16 << 20
 """Of a question: some thousand whole nodes, or the names of all that may be in one."""
+
+CONNECTIONS: Final = 96
+"""Open connections of all clients together; a scheduler has a few."""
+
+BYTES: Final = 4 << 20
+"""Bytes of requests and answers of all clients together, without the largest one."""
 
 _ABOUT: Final = b"""podgpu extender: tells kube-scheduler which nodes have the GPUs that a pod wants
 
@@ -115,6 +122,7 @@ class Extender:
             MappingProxyType(pages),
             web_setting="--web-config",
             hosts_setting="--allowed-host",
+            limits=Limits(connections=CONNECTIONS, bytes=BYTES),
         )
 
     async def run(self, stop: asyncio.Event) -> None:
