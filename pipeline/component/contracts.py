@@ -15,7 +15,7 @@ from pipeline.base.telemetry import FamilyPoints, Meter
 from pipeline.component.accepted_annotations import AcceptedAnnotations
 from pipeline.fields import FieldPlan
 from pipeline.model import Envelope, Event, Hint, Snapshot, TotalsRestored
-from pipeline.model.usage_window import UsageWindow
+from pipeline.model.ledger_usage import UsageWindow
 
 
 class KubeApi(Protocol):

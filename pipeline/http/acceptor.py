@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from pipeline.http.client_shares import ClientAccounting, ClientConnection
+from pipeline.http.client_shares import ClientConnection, ClientShares
 from pipeline.http.fair_queue import BusyError, FairQueue, source_of
 
 _LOG = logging.getLogger("podgpu.http")
@@ -42,7 +42,7 @@ class Acceptor:
         self,
         listening: socket.socket,
         protocol: Callable[[ClientConnection], asyncio.Protocol],
-        accounting: ClientAccounting,
+        accounting: ClientShares,
     ) -> None:
         self._listening = listening
         self._protocol = protocol

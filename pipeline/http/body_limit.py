@@ -7,7 +7,7 @@ from aiohttp import web
 
 from pipeline.component.contracts import HttpResponse, Refusal
 from pipeline.http.builtin_pages import plain
-from pipeline.http.client_shares import ClientAccounting, ClientConnection
+from pipeline.http.client_shares import ClientConnection, ClientShares
 
 
 class BodyRefusedError(Exception):
@@ -38,7 +38,7 @@ class _Body(bytes):
 
 
 async def read_body(
-    request: web.BaseRequest, longest: int, accounting: ClientAccounting, client: ClientConnection
+    request: web.BaseRequest, longest: int, accounting: ClientShares, client: ClientConnection
 ) -> bytes:
     """Read the body of a request. Its bytes count until the returned object is collected.
 

@@ -61,7 +61,7 @@ class ClientConnection:
         return self.held + sum(map(len, self.answer))
 
 
-class ClientAccounting:
+class ClientShares:
     """Counts connections, and the bytes that are held for them.
 
     It counts received bytes, not announced ones. If there is no room, the source that holds most

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import StreamReader, web, web_protocol
 
-from pipeline.http.client_shares import ClientAccounting, ClientConnection
+from pipeline.http.client_shares import ClientConnection, ClientShares
 from pipeline.http.limits import Limits
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Server(web.Server):
         self,
         serve: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
         limits: Limits,
-        accounting: ClientAccounting,
+        accounting: ClientShares,
         access: "Callable[[], Access | None]",
     ) -> None:
         # aiohttp only logs errors of clients here: podgpu's own are handled in the listener.

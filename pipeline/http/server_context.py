@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from pipeline.base.version import VERSION
 from pipeline.http.allowed_hosts import Hosts
 from pipeline.http.builtin_pages import Check, Front, Pages
-from pipeline.http.client_shares import ClientAccounting
+from pipeline.http.client_shares import ClientShares
 from pipeline.http.fair_queue import FairQueue
 from pipeline.http.limits import Limits
 
@@ -50,6 +50,6 @@ class ServerContext:
     access: "Access | None" = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.accounting = ClientAccounting(self.limits)
+        self.accounting = ClientShares(self.limits)
         self.turns = FairQueue(_STARTS_PER_ROUND)
         self.probe_turns = FairQueue(_STARTS_PER_ROUND)

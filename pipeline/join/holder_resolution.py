@@ -43,7 +43,7 @@ from pipeline.join.claim_resolution import (
 )
 from pipeline.join.device_index import DeviceIndex, RawIds
 from pipeline.join.dra_devices import DraNameHistory
-from pipeline.join.partial_claims import PodName
+from pipeline.join.incomplete_pod_identity import PodName
 from pipeline.join.pod_evidence import PodClaims, select_claims
 from pipeline.join.pod_identity import PodIdentities
 from pipeline.join.reservations import resolve_shared

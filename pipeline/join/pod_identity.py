@@ -24,10 +24,10 @@ from pipeline.join.claim_resolution import (
     ResolvedClaims,
 )
 from pipeline.join.device_index import DeviceIndex
-from pipeline.join.partial_claims import (
+from pipeline.join.incomplete_pod_identity import (
     ClaimSlot,
     DeviceIds,
-    PartialClaims,
+    IncompleteClaims,
     PodName,
     collect_partial,
     ids_of,
@@ -170,7 +170,7 @@ class PodIdentities:
 
     def _collect_stated(
         self,
-        partial: PartialClaims,
+        partial: IncompleteClaims,
         resolved_claims: Iterable[ResolvedClaim],
         running: Iterable[tuple[PodName, str]],
         at: Instant,
@@ -189,7 +189,7 @@ class PodIdentities:
             partial.stated.setdefault(pod_name, {}).setdefault(uid, since)
 
     def _match_names(
-        self, partial: PartialClaims, stated: Set[str], moment: ResolutionTime
+        self, partial: IncompleteClaims, stated: Set[str], moment: ResolutionTime
     ) -> tuple[dict[PodName, dict[str, int | None]], dict[PodName, set[str]], dict[PodName, int]]:
         """Match listed names with uids that have no name.
 
@@ -241,7 +241,7 @@ class PodIdentities:
         return candidates, sources, listed_since
 
     def _select_pods(
-        self, partial: PartialClaims, stated: Set[str], moment: ResolutionTime
+        self, partial: IncompleteClaims, stated: Set[str], moment: ResolutionTime
     ) -> dict[PodName, _PodReference]:
         """Return the pod that each name means now, where it is known."""
         candidates, sources, listed_since = self._match_names(partial, stated, moment)
@@ -327,7 +327,7 @@ class PodIdentities:
 
     def _store(
         self,
-        partial: PartialClaims,
+        partial: IncompleteClaims,
         chosen: Mapping[PodName, _PodReference],
         moment: ResolutionTime,
     ) -> None:

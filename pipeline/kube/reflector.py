@@ -15,7 +15,7 @@ from pipeline.base.safe_text import line
 from pipeline.component.contracts import KubeApi
 from pipeline.kube.api_errors import status_error
 from pipeline.kube.json_access import as_dict, as_text
-from pipeline.kube.list_watch import ListWatch, Step
+from pipeline.kube.list_watch_state import ListWatch, Step
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)

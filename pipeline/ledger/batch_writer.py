@@ -63,7 +63,7 @@ UPDATE containers SET owner_kind = ?, owner_name = ?, labels = ?, labels_cut = ?
 """
 
 
-class Store:
+class BatchWriter:
     """Writes batches to the ledger file, each in one transaction.
 
     Attributes:

@@ -23,7 +23,7 @@ from pipeline.model import (
     PodInfo,
     Snapshot,
 )
-from pipeline.model.usage_window import Gap
+from pipeline.model.ledger_usage import Gap
 
 _SLEWED_NS: Final = 20_000_000
 """Shorter gaps after a restart are ignored: slewing lets the wall and monotonic clock diverge."""

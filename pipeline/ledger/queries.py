@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pipeline.ledger.schema import HOUR_NS, UNATTRIBUTED_ID, invalid_value_error, transaction
 from pipeline.model import PartialRef, StringPairs
-from pipeline.model.usage_window import ContainerIdentity, DeviceTotal, Gap, UsageRow, UsageWindow
+from pipeline.model.ledger_usage import ContainerIdentity, DeviceTotal, Gap, UsageRow, UsageWindow
 
 _USAGE: Final = """
 SELECT device, container, SUM(held_ns), SUM(busy_ns), SUM(energy_mj)

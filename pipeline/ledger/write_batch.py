@@ -8,7 +8,7 @@ from typing import Final
 
 from pipeline.ledger.usage_delta import Amounts
 from pipeline.model import Device, DeviceUsage, Holding, PartialRef, PodInfo
-from pipeline.model.usage_window import Gap
+from pipeline.model.ledger_usage import Gap
 
 MAX_HOURS: Final = 20_000
 """How many amounts of hours are kept while the file cannot be written."""

@@ -7,7 +7,6 @@ I/O, reads a clock or knows a wire format.
 
 from pipeline.model.claims import Claim, Evidence, Origin, RawDeviceId, Scheme
 from pipeline.model.container_ref import PartialRef
-from pipeline.model.containers import RunningContainer
 from pipeline.model.devices import Device, MigPlace, placement_name
 from pipeline.model.events import (
     AdvertisedResource,
@@ -39,6 +38,7 @@ from pipeline.model.holders import Access, Attribution, Holder, only_holder
 from pipeline.model.instant import NS, Instant
 from pipeline.model.pods import Pod, PodContainer, PodInfo, ResourceClaim, StringPairs
 from pipeline.model.readings import Attrs, GpuProcess, ProcessList, Reading, Value
+from pipeline.model.running_container import RunningContainer
 from pipeline.model.snapshot import (
     Layout,
     ResourceCount,

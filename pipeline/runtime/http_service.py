@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(f"{ROOT}.http")
 
 
-class Serving:
+class HttpService:
     """Opens HTTP listeners and applies changes of the section `http`. Owned by the runtime.
 
     Args:

@@ -36,7 +36,7 @@ from pipeline.model import ClockTicked, Envelope
 from pipeline.runtime.config_reload import ReloadAttempts, changes
 from pipeline.runtime.contexts import Inlet
 from pipeline.runtime.health import Status
-from pipeline.runtime.http_service import Serving
+from pipeline.runtime.http_service import HttpService
 from pipeline.runtime.lifecycle import Lifecycle, unless
 from pipeline.runtime.publisher import Publisher, Tap
 from pipeline.runtime.shared_resources import Shared
@@ -106,7 +106,7 @@ class Runtime:
         self._status = Status(self._publisher, self._inbox, telemetry, clock)
         self._topology = TopologyPages(lambda: self._publisher.latest)
         self._status_page = StatusPages(clock.now, self._known)
-        self._serving = Serving(
+        self._serving = HttpService(
             Listeners(
                 self._shared.node,
                 self._status.healthy,

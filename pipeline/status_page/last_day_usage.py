@@ -11,7 +11,7 @@ from pipeline.component.contracts import UsageHistory
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.ledger.reports import GroupBy, Prices, Report, build_report
 from pipeline.model import NS, Instant
-from pipeline.model.usage_window import UsageWindow
+from pipeline.model.ledger_usage import UsageWindow
 
 DAY_NS: Final = 86_400 * NS
 

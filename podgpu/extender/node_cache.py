@@ -94,7 +94,7 @@ class Nodes:
         self.complete = False
         self.followed = False
         self._log = log
-        self._shapes = Shapes()
+        self._shapes = SharedTopologies()
         self._known: dict[str, NodeKnowledge] = {}
         # Nodes change often, but their annotations seldom change.
         self._digests: dict[str, bytes | None] = {}
@@ -192,7 +192,7 @@ def _published(annotation: str) -> Published:
 _Shape: TypeAlias = tuple[int, bytes, tuple[int | None, ...], tuple[int, ...]]
 
 
-class Shapes:
+class SharedTopologies:
     """Returns the same object for topologies of the same shape, while it is in use.
 
     A cluster has few kinds of machines. The best choice of GPUs is the same for nodes with equal

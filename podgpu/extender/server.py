@@ -30,7 +30,7 @@ from pipeline.http.listener_registry import Listeners
 from pipeline.kube.reflector import Reflector
 from pipeline.kube.sessions import Sessions
 from pipeline.model import NS
-from pipeline.runtime.http_service import Serving
+from pipeline.runtime.http_service import HttpService
 from pipeline.topology.node_annotation import KEY
 from podgpu.extender.node_cache import PATH, NodeMapper, Nodes
 from podgpu.extender.service import Service, Verb
@@ -149,7 +149,7 @@ class Extender:
             limits=Limits(connections=CONNECTIONS, bytes=BYTES),
             hosts=Hosts("--allowed-host"),
         )
-        self._serving = Serving(listeners, "--web-config")
+        self._serving = HttpService(listeners, "--web-config")
 
     async def run(self, stop: asyncio.Event) -> None:
         """Watch Nodes and answer requests until `stop` is set.

@@ -13,7 +13,7 @@ from typing import Final
 
 from pipeline.base.clock import boot_id
 from pipeline.base.version import VERSION
-from pipeline.ledger.batch_writer import Store
+from pipeline.ledger.batch_writer import BatchWriter
 from pipeline.ledger.errors import CorruptError, LedgerError
 from pipeline.ledger.file_creation import StoredState, open_readwrite, read_stored_state
 from pipeline.ledger.file_open import READ_ERRORS, to_ledger_error
@@ -132,7 +132,7 @@ class LedgerFile:
         self._now = now
         self._began = began or now()
         self._lock = Lock(options.path)
-        self._store: Store | None = None
+        self._store: BatchWriter | None = None
         self._open_files: tuple[os.stat_result, ...] = ()
         # Events of failed commits, which are not reported yet.
         self._pending_report = WriteReport()
@@ -203,7 +203,7 @@ class LedgerFile:
         self._close_connection()
         self._lock.release()
 
-    def _open(self, report: WriteReport) -> Store:
+    def _open(self, report: WriteReport) -> BatchWriter:
         try:
             self._lock.take()
         except OSError as error:
@@ -218,7 +218,7 @@ class LedgerFile:
         except CorruptError as error:
             return self._replace(error, report)
 
-    def _connect(self) -> Store:
+    def _connect(self) -> BatchWriter:
         connection = open_readwrite(self.path, self._options.synchronous)
         try:
             for each in (("node", self._node), ("podgpu", VERSION)):
@@ -234,20 +234,20 @@ class LedgerFile:
         except OSError as error:
             connection.close()
             raise self._disk_error(error) from error
-        self._store = Store(connection, self.boot)
+        self._store = BatchWriter(connection, self.boot)
         return self._store
 
     def _disk_error(self, error: OSError) -> LedgerError:
         return LedgerError(str(self.path), _describe(error), "check its disk", reason="io_error")
 
-    def _read_state(self, store: Store, report: WriteReport) -> StoredState:
+    def _read_state(self, store: BatchWriter, report: WriteReport) -> StoredState:
         try:
             return read_stored_state(store.connection, str(self.path))
         except CorruptError as error:
             self._replace(error, report)
             return StoredState({}, 0, (), {})
 
-    def _replace(self, error: CorruptError, report: WriteReport) -> Store:
+    def _replace(self, error: CorruptError, report: WriteReport) -> BatchWriter:
         """Rename a damaged file and create a new one."""
         self._close_connection()
         renamed = _quarantine(self.path, self._now().wall_ns, error)
@@ -274,7 +274,7 @@ class LedgerFile:
     def _file_and_log(self) -> tuple[Path, Path]:
         return self.path, self.path.with_name(f"{self.path.name}-wal")
 
-    def _put(self, store: Store, batch: Batch) -> None:
+    def _put(self, store: BatchWriter, batch: Batch) -> None:
         try:
             self._limit_log(store.connection)
             store.write_batch(batch)
@@ -301,7 +301,7 @@ class LedgerFile:
         except OSError:
             return 0
 
-    def _apply_retention(self, store: Store, report: WriteReport) -> None:
+    def _apply_retention(self, store: BatchWriter, report: WriteReport) -> None:
         """Remove data that is too old or too much, once per `_RETENTION_INTERVAL_NS`."""
         now, connection = self._now(), store.connection
         if now.mono_ns < self._retention_due_ns:

@@ -22,7 +22,7 @@ from pipeline.ledger.file_open import ledger_errors, open_readonly
 from pipeline.ledger.queries import read_window
 from pipeline.ledger.write_batch import Batch
 from pipeline.model import NS, Instant, Snapshot, TotalsRestored
-from pipeline.model.usage_window import UsageWindow
+from pipeline.model.ledger_usage import UsageWindow
 from sinks.ledger.ledger_file import LedgerFile, WriteReport
 from sinks.ledger.options import Options
 from sinks.ledger.self_report import LedgerReporter

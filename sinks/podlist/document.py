@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from pipeline.files import lenient_json
-from sinks.podlist.list_entries import OURS, Entry, Names
+from sinks.podlist.entry_encoder import OURS, Entry, Names
 
 # After a power failure, the end of a file may consist of zero bytes.
 _LIST_START: Final = re.compile(rb"[\s\0]*(?:\[[\s\0]*(?:\{|\Z)|\Z)")

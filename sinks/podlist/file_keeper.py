@@ -16,7 +16,7 @@ from pipeline.base.errors import TransientError
 from pipeline.files import AbsentError, Content, UnreadableError, read_file
 from pipeline.files.atomic_replace import MODE, AtomicFile, SweptError, refusal, write_all
 from sinks.podlist.document import Document, NoListError, compose, entries_beside, parse_document
-from sinks.podlist.list_entries import Entry
+from sinks.podlist.entry_encoder import Entry
 
 _MAX_SIZE: Final = ByteSize.parse("10MiB")
 _OVERWRITE_FLAGS: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY

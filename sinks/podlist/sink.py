@@ -10,8 +10,8 @@ from pipeline.component.snapshot_waiter import Arrivals
 from pipeline.component.warnings import warn
 from pipeline.files.file_thread import FileThread
 from pipeline.model import NS, Instant, Layout, Snapshot
+from sinks.podlist.entry_encoder import Entry, entries_of
 from sinks.podlist.file_keeper import PodListFile
-from sinks.podlist.list_entries import Entry, entries_of
 from sinks.podlist.options import Options
 
 _READERS: Final = frozenset({"podlist"})

@@ -11,7 +11,7 @@ from pipeline.kube.api_sink import counted
 from pipeline.kube.json_access import as_dict, parsed_object
 from sinks.pods.annotation_decision import NO_IDENTITY, Decision, decide
 from sinks.pods.held_devices import DesiredAnnotations, PodRef
-from sinks.pods.skip_reports import DecisionLog
+from sinks.pods.skip_reports import SkipReports
 
 _ATTEMPTS: Final = 4
 """How often a pod is read and changed without a pause, if other programs change it meanwhile."""
@@ -28,7 +28,7 @@ class Annotator:
     def __init__(self, ctx: SinkContext, stopping: Callable[[], bool]) -> None:
         self._ctx = ctx
         self._stopping = stopping
-        self._reporter = DecisionLog(ctx)
+        self._reporter = SkipReports(ctx)
 
     async def update_pod(self, api: KubeApi, place: PodRef, what: DesiredAnnotations) -> bool:
         """Write what a pod holds into its annotations, unless another program's value is there.

@@ -30,7 +30,7 @@ _FIXES: Final[dict[Refusal, str]] = {
 }
 
 
-class DecisionLog:
+class SkipReports:
     """Logs what is not written, and why.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.allocations.device_injection import Injection, requested_gpus
 from pipeline.model import RawDeviceId
 from pipeline.model.plugin_ids import without_replica
-from pipeline.net.protobuf import DecodeError, Schema
+from pipeline.net.protobuf_schema import DecodeError, Schema
 
 # Device ids of a plugin that names GPUs by device node: nvidia0, or nvidia0/gi1 for a MIG instance.
 _NODE = re.compile(r"nvidia([0-9]+)(?:/gi[0-9]+)?")

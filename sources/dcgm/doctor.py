@@ -13,7 +13,7 @@ from pipeline.diagnostics.port_owner import identify
 from sources.dcgm.checks import CHECKS
 from sources.dcgm.options import Options
 from sources.dcgm.page_fetch import File, Server
-from sources.dcgm.page_reader import parse_page
+from sources.dcgm.page_parser import parse_page
 
 _WRONG_PAGE_FIX: Final = (
     "set url to the page of a dcgm-exporter; if podgpu uses port 9400, the exporter has another "

@@ -66,7 +66,7 @@ class _Gpu:
     slices: dict[tuple[int, int | None], str] = field(default_factory=dict)
 
 
-class Gpus:
+class PageDevices:
     """Collects devices, and finds the device of a line.
 
     A line without a uuid belongs to the GPU with its number or its bus id on other lines.

@@ -8,7 +8,7 @@ from pipeline.component.contracts import SourceContext
 from pipeline.model import NS, Device, DevicesDiscovered, SamplesTaken
 from sources.dcgm.options import Options
 from sources.dcgm.page_fetch import File, Server
-from sources.dcgm.page_reader import Page, Reason, parse_page
+from sources.dcgm.page_parser import Page, Reason, parse_page
 
 _REASON_TEXTS: Final[dict[Reason, str]] = {
     "malformed": "cannot be parsed",

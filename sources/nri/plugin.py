@@ -13,7 +13,7 @@ from sources.nri import mux, ttrpc
 from sources.nri.container_parser import Container, read_container
 from sources.nri.container_table import MAX_CONTAINERS, ContainerTable
 from sources.nri.errors import ConnectionLostError
-from sources.nri.koordinator_injection import NO_ADJUSTMENT
+from sources.nri.koordinator_adjustment import NO_ADJUSTMENT
 from sources.nri.messages import METHODS, PLUGIN_SERVICE, RUNTIME_SERVICE, Event, decode, encode
 from sources.nri.pod_parser import Pod, read_pod
 from sources.nri.text_limits import plausible

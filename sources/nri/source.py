@@ -19,7 +19,7 @@ from pipeline.model import (
 )
 from sources.nri.connection import Connection
 from sources.nri.container_table import ContainerChanges, ContainerTable
-from sources.nri.koordinator_injection import koordinator_adjustment
+from sources.nri.koordinator_adjustment import koordinator_adjustment
 from sources.nri.options import Options
 from sources.nri.plugin import Identity, Plugin, Send
 from sources.nri.watchdog import Watchdog

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from pipeline.net.protobuf import DecodeError, Schema
+from pipeline.net.protobuf_schema import DecodeError, Schema
 from sources.nri.errors import ProtocolError
 
 LONGEST: Final = 4 << 20

@@ -4,7 +4,7 @@
 calls NVML on threads that may hang. `inventory` defines which calls belong to one round; it holds
 the devices, with `gpu` and `mig_instances`. `targets`, `read_plan` and `readers` turn the field
 catalogue into bound calls. `xid_watch` waits for XID errors on a thread, and `event_counts` counts
-them. For usage, `process_sampler` schedules the samples, `usage_sample` and `process_utilization`
+them. For usage, `usage_sampler` schedules the samples, `usage_sample` and `process_utilization`
 take them, `process_owners` finds the containers of the processes, and `sample_owners` combines the
 two. `state` outlives the component. Only `library` imports pynvml.
 """

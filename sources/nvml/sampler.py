@@ -16,11 +16,11 @@ from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
 from sources.nvml.nvlink import RATES, TOTALS
 from sources.nvml.options import Options
-from sources.nvml.process_sampler import ProcessSampler
 from sources.nvml.read_plan import FORCED
-from sources.nvml.state import NvmlState
+from sources.nvml.restart_state import NvmlState
 from sources.nvml.targets import GpuReadings, ReadingRequest
 from sources.nvml.topology_poller import TopologyPoller
+from sources.nvml.usage_sampler import UsageSampler
 from sources.nvml.worker_pool import Job, Step
 from sources.nvml.xid_watch import WatchReport, XidEvent, XidWatch
 
@@ -61,9 +61,9 @@ class Sampler:
         self._wanted = ReadingRequest.of(ctx.plan, options, counted, history.pcie_totals)
         self._inventory = Inventory(state.nvml, self._wanted, ctx.clock.now, history.by_index)
         self._topology_poller = TopologyPoller(ctx, state, self._inventory, sysfs_root)
-        self._process_sampler: ProcessSampler | None = None
+        self._usage_sampler: UsageSampler | None = None
         if options.usage and options.processes:
-            self._process_sampler = ProcessSampler(
+            self._usage_sampler = UsageSampler(
                 ctx, options, state, self._inventory, self._announce, count=self._add_errors
             )
         self._announced: tuple[Device, ...] | None = None
@@ -100,8 +100,8 @@ class Sampler:
                 tasks.create_task(self._run_rounds())
                 tasks.create_task(self._follow_hints())
                 tasks.create_task(self._emit_xids())
-                if self._process_sampler is not None:
-                    tasks.create_task(self._process_sampler.run())
+                if self._usage_sampler is not None:
+                    tasks.create_task(self._usage_sampler.run())
         except* TransientError as group:
             found = [e for e in group.exceptions if isinstance(e, TransientError)]
             gone = [e for e in found if isinstance(e, codes.DriverGoneError)]
@@ -115,7 +115,7 @@ class Sampler:
         An old thread is still in the driver, and a second one would only wait there too. Usage
         accounts need XID errors even if no XID field is requested.
         """
-        state, accounts = self._state, self._process_sampler is not None
+        state, accounts = self._state, self._usage_sampler is not None
         wanted = accounts or self._ctx.plan.any_of(*FIELDS)
         if not wanted or (state.xid_watch and state.xid_watch.is_alive()):
             return
@@ -332,8 +332,8 @@ class Sampler:
             readings = tuple(reading for result in job.results for reading in result)
             if readings:
                 await self._ctx.emit(SamplesTaken(readings))
-            if self._process_sampler is not None:
-                await self._process_sampler.sample_now(gpus)
+            if self._usage_sampler is not None:
+                await self._usage_sampler.sample_now(gpus)
 
     def _on_watch_report(self, report: WatchReport) -> None:
         history, ctx, uuid, code = self._history, self._ctx, report.uuid, report.code

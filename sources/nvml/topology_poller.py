@@ -7,7 +7,7 @@ from pipeline.component.contracts import SourceContext
 from pipeline.model import TopologyRead
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
-from sources.nvml.state import NvmlState
+from sources.nvml.restart_state import NvmlState
 from sources.nvml.topology_job import TopologySurvey
 
 POLL_FACTOR: Final = 2000

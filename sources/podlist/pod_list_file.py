@@ -12,7 +12,7 @@ from pipeline.component.claim_file_reader import FileClaims
 from pipeline.files import UnreadableError, lenient_json
 from pipeline.model import Claim, Evidence, Origin, PartialRef, RawDeviceId
 from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES
-from sources.podlist.list_entries import EntryProblem, Integers, read_entry
+from sources.podlist.entry_parser import EntryProblem, Integers, read_entry
 
 # Limits the memory for a file full of commas: a parsed value takes up to a hundred bytes.
 _MOST_VALUES = 1_000_000

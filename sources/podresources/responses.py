@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.allocations.device_injection import gpu_by_cdi
 from pipeline.model import AdvertisedResource, Claim, Evidence, Origin, PartialRef, RawDeviceId
 from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES, plugin_ids
-from pipeline.net.protobuf import DecodeError, Schema
+from pipeline.net.protobuf_schema import DecodeError, Schema
 from sources.podresources.errors import KubeletError
 
 

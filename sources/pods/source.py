@@ -4,10 +4,10 @@ import asyncio
 
 from pipeline.component.contracts import SourceContext
 from pipeline.kube.reflector import Reflector
-from sources.pods.annotation_warnings import OmissionLog
 from sources.pods.options import Options
 from sources.pods.pod_follower import PodFollower
 from sources.pods.pod_mapper import PodMapper
+from sources.pods.pod_warnings import PodWarnings
 from sources.pods.resource_claims import ClaimReader
 from sources.pods.slice_follower import SliceFollower
 from sources.pods.timestamps import Timestamps
@@ -36,7 +36,7 @@ class PodsSource:
         # Kept over restarts of the source, so that unchanged pods are recognised as unchanged.
         timestamps = ctx.restart_state.setdefault(_TIMESTAMPS, Timestamps(ctx.clock.now))
         assert isinstance(timestamps, Timestamps)  # noqa: S101 - only this line writes it
-        complaints = OmissionLog(ctx.log, options.max_labels)
+        complaints = PodWarnings(ctx.log, options.max_labels)
         async with ctx.kube(options.kubeconfig) as api, asyncio.TaskGroup() as group:
             claims = ClaimReader(ctx, api, timestamps) if options.resource_claims else None
             follower = PodFollower(ctx, options, claims)

@@ -18,7 +18,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import grpc
 import grpc.aio
 
-from pipeline.net.protobuf import Schema
+from pipeline.net.protobuf_schema import Schema
 
 V1 = frozenset({"v1/List", "v1/GetAllocatableResources", "v1/Get"})
 V1ALPHA1 = frozenset({"v1alpha1/List"})

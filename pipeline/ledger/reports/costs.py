@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import floor
 from typing import Final
 
-from pipeline.model.usage_window import UsageRow
+from pipeline.model.ledger_usage import UsageRow
 
 DIGITS: Final = 2
 """Decimal places of a cost."""

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, Self, TypeAlias
 
-from pipeline.model.usage_window import ContainerIdentity, UsageRow
+from pipeline.model.ledger_usage import ContainerIdentity, UsageRow
 
 GroupKind: TypeAlias = Literal["namespace", "pod", "workload", "device", "label"]
 

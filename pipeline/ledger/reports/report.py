@@ -16,7 +16,7 @@ from pipeline.ledger.reports.costs import (
     sum_known,
 )
 from pipeline.ledger.reports.groups import GroupBy, GroupKey, group_usage
-from pipeline.model.usage_window import DeviceTotal, UsageRow, UsageWindow
+from pipeline.model.ledger_usage import DeviceTotal, UsageRow, UsageWindow
 
 
 @dataclass(frozen=True, slots=True)

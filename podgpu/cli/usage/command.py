@@ -15,7 +15,7 @@ from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
 from pipeline.ledger.file_open import READ_ERRORS, open_readonly, to_ledger_error
 from pipeline.ledger.queries import HoldingRecord, is_empty, read_holdings, read_window
 from pipeline.ledger.reports import GroupBy, GroupByError, Prices, build_report
-from pipeline.model.usage_window import UsageWindow
+from pipeline.model.ledger_usage import UsageWindow
 from podgpu.cli.doctor.config_selection import configured
 from podgpu.cli.output import EXIT_UNWRITTEN, complain, is_terminal, lines, out, put
 from podgpu.cli.usage.arguments import MOST_HOLDINGS

@@ -12,7 +12,7 @@ import msgspec
 
 from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import Report, Row
-from pipeline.model.usage_window import UsageWindow
+from pipeline.model.ledger_usage import UsageWindow
 from podgpu.cli.terminal_text import terminal_safe
 from podgpu.cli.usage.time_span import exact
 

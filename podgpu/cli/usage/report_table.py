@@ -6,7 +6,7 @@ from typing import Final
 
 from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import Report, Row
-from pipeline.model.usage_window import Gap, UsageWindow
+from pipeline.model.ledger_usage import Gap, UsageWindow
 from pipeline.status_page.display_text import holder_name
 from podgpu.cli.terminal_text import terminal_safe
 from podgpu.cli.usage.table_layout import (

@@ -11,7 +11,7 @@ from pipeline.diagnostics.check_runner import Examination, run
 from pipeline.diagnostics.context import OpenSession
 from podgpu.doctor.cluster import (
     daemonset_checks,
-    exporter_checks,
+    duplicate_exporters,
     extender_checks,
     monitor_checks,
     node_gpus,
@@ -54,7 +54,7 @@ async def _diagnose(kube: OpenSession, kubeconfig: Path | None, namespace: str) 
                 "DaemonSets": partial(_async, daemonset_checks.check_daemonsets, cluster),
                 "Nodes": partial(_async, node_gpus.check_nodes, cluster),
                 "monitors": partial(_async, monitor_checks.check_monitors, cluster),
-                "exporters": partial(_async, exporter_checks.check_exporters, cluster),
+                "exporters": partial(_async, duplicate_exporters.check_exporters, cluster),
                 "scheduler extenders": partial(extender_checks.check_extenders, api, cluster),
                 "NetworkPolicies": partial(extender_checks.check_policies, api, cluster),
             }

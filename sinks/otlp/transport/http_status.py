@@ -12,7 +12,7 @@ from typing import Final
 
 from pipeline.base.safe_text import line
 from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
-from pipeline.net.protobuf import DecodeError
+from pipeline.net.protobuf_schema import DecodeError
 from sinks.otlp.messages import logs_service_pb2, metrics_service_pb2
 from sinks.otlp.signals import LOGS, METRICS, Signal
 from sinks.otlp.transport.rpc_status import read_status

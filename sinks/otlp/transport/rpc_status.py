@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeline.net.protobuf import DecodeError, Schema
+from pipeline.net.protobuf_schema import DecodeError, Schema
 
 _RETRY_INFO: Final = "google.rpc.RetryInfo"
 _NS: Final = 1e-9

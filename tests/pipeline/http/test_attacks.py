@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.component.contracts import HttpRequest, HttpResponse
 from pipeline.http.acceptor import Acceptor
-from pipeline.http.client_shares import ClientAccounting, ClientConnection
+from pipeline.http.client_shares import ClientConnection, ClientShares
 from pipeline.http.limits import Limits
 from pipeline.http.listener_registry import Listeners
 from tests.support.attackers import Socket, get
@@ -170,7 +170,7 @@ async def test_r7_a_lack_of_descriptors_is_logged_once_and_the_server_recovers(
     listening = SocketWithoutDescriptors()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
-    accounting = ClientAccounting(Limits())
+    accounting = ClientShares(Limits())
     ended: list[ClientConnection] = []
     for _ in range(30):
         connection = accounting.admit("127.0.0.9")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.http.client_shares import ClientAccounting, ClientConnection, State
+from pipeline.http.client_shares import ClientConnection, ClientShares, State
 from pipeline.http.limits import Limits
 from tests.support.examples import examples
 
@@ -16,7 +16,7 @@ class FakeServer:
 
     def __init__(self, **limits: int) -> None:
         self.limits = Limits(**limits)
-        self.accounting = ClientAccounting(self.limits)
+        self.accounting = ClientShares(self.limits)
         self.connections: list[ClientConnection] = []
         self.ended: list[ClientConnection] = []
 

@@ -19,7 +19,7 @@ from pipeline.model import (
     ResourcesAdvertised,
     XidsReported,
 )
-from sources.nri.koordinator_injection import koordinator_adjustment
+from sources.nri.koordinator_adjustment import koordinator_adjustment
 from sources.pods.options import Options
 from sources.pods.pod_mapper import PodMapper
 from sources.pods.timestamps import Timestamps

@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.join import Join
 from pipeline.ledger.account_state import to_current_clock
-from pipeline.ledger.batch_writer import Store
+from pipeline.ledger.batch_writer import BatchWriter
 from pipeline.ledger.change_tracker import LedgerAccumulator
 from pipeline.ledger.file_creation import open_readwrite, read_stored_state
 from pipeline.model import (
@@ -100,7 +100,7 @@ class Run:
         self._before: Instant | None = None
         born = machine.now()
         self._connection = open_readwrite(machine.path, "normal")
-        self._store = Store(self._connection, machine.boot)
+        self._store = BatchWriter(self._connection, machine.boot)
         stored = read_stored_state(self._connection, str(machine.path))
         accounts = to_current_clock(
             stored.accounts.values(), born, stored.boots, machine.boot, born

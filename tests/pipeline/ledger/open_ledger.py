@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pipeline.ledger.account_state import to_current_clock
-from pipeline.ledger.batch_writer import Store
+from pipeline.ledger.batch_writer import BatchWriter
 from pipeline.ledger.change_tracker import LedgerAccumulator
 from pipeline.ledger.file_creation import StoredState, open_readwrite, read_stored_state
 from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.queries import read_window
 from pipeline.model import NS, Device, DeviceUsage, Holding, Instant, Snapshot, Usage
-from pipeline.model.usage_window import UsageWindow
+from pipeline.model.ledger_usage import UsageWindow
 from tests.support.nodes import START, Node, gpu
 from tests.support.usage import account
 
@@ -32,7 +32,7 @@ class OpenLedger:
     def __init__(self, path: Path, born: Instant = START, now: Instant | None = None) -> None:
         self.path = path
         self._connection = open_readwrite(path, "normal")
-        self.store = Store(self._connection)
+        self.store = BatchWriter(self._connection)
         self.stored: StoredState = read_stored_state(self._connection, str(path))
         states = {
             one.device: one

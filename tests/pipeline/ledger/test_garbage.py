@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipeline.ledger.account_state import dump, load, to_current_clock
-from pipeline.ledger.batch_writer import Store
+from pipeline.ledger.batch_writer import BatchWriter
 from pipeline.ledger.change_tracker import LedgerAccumulator
 from pipeline.ledger.file_creation import open_readwrite
 from pipeline.ledger.file_open import open_readonly
@@ -58,7 +58,7 @@ def load_or_none(text: str) -> DeviceUsage | None:
 def test_an_account_with_garbage_is_refused_or_can_be_continued(tmp_path: Path) -> None:
     refused = accepted = 0
     with closing(open_readwrite(tmp_path / "usage.db", "normal")) as connection:
-        store = Store(connection)
+        store = BatchWriter(connection)
         for place in paths_in(json.loads(dump(account_with_holding()))):
             for garbage in GARBAGE:
                 document = load_or_none(with_garbage(place, garbage))

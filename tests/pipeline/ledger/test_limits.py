@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.ledger import write_batch
-from pipeline.ledger.batch_writer import Store
+from pipeline.ledger.batch_writer import BatchWriter
 from pipeline.ledger.change_tracker import LedgerAccumulator
 from pipeline.ledger.file_creation import open_readwrite
 from pipeline.model import NS, Instant, PodInfo
@@ -32,7 +32,7 @@ def test_a_clock_that_was_wrong_by_years_makes_a_gap_of_limited_length(
     batch = accumulator.take_batch()
     assert len(batch.gap_hours) <= 400 * 24 + 1
     connection = open_readwrite(path, "normal")
-    Store(connection).write_batch(batch)
+    BatchWriter(connection).write_batch(batch)
     connection.close()
     (gap,) = window_of(path).gaps
     (total,) = window_of(path).totals

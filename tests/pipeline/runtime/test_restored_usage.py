@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.base.errors import TransientError
 from pipeline.model import Envelope, TotalsRestored
-from pipeline.model.usage_window import UsageWindow
+from pipeline.model.ledger_usage import UsageWindow
 from pipeline.runtime.runtime import Runtime
 from tests.pipeline.runtime.runtimes import gpus, registered
 from tests.support.components import KeepingSink, Registered, configured

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pipeline.ledger.reports import GroupBy, Prices, build_report
 from pipeline.model import Instant
-from pipeline.model.usage_window import UsageWindow
+from pipeline.model.ledger_usage import UsageWindow
 from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.last_day_usage import LastDayUsage

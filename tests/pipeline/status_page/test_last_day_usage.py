@@ -10,7 +10,7 @@ import pytest
 from pipeline.base.errors import TransientError
 from pipeline.component.contracts import UsageHistory
 from pipeline.model import TotalsRestored
-from pipeline.model.usage_window import UsageWindow
+from pipeline.model.ledger_usage import UsageWindow
 from pipeline.status_page.last_day_usage import DAY_NS, QUERY_TIMEOUT, LastDayCache, LastDayUsage
 from tests.pipeline.ledger.reports.windows import day
 from tests.support.contexts import LoopClock

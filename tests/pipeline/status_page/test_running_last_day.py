@@ -4,7 +4,7 @@ import asyncio
 
 from pipeline.base.errors import TransientError
 from pipeline.model import TotalsRestored
-from pipeline.model.usage_window import UsageWindow
+from pipeline.model.ledger_usage import UsageWindow
 from tests.pipeline.ledger.reports.windows import day
 from tests.pipeline.runtime.runtimes import registered
 from tests.pipeline.status_page.html_reader import read, table

@@ -16,7 +16,7 @@ from config.value_types import ListenAddress
 from pipeline.http.access import open_access
 from pipeline.http.listener_registry import Listeners
 from pipeline.model import Snapshot, SourceAdded, SourceLost, SourceRemoved
-from pipeline.runtime.http_service import Serving
+from pipeline.runtime.http_service import HttpService
 from pipeline.status_page.topology_endpoint import WAITING, TopologyPages
 from pipeline.topology.document import VERSION, document
 from pipeline.topology.preferred_allocation import choose_gpus
@@ -276,7 +276,7 @@ async def test_a_slow_choice_delays_no_other_request(monkeypatch: pytest.MonkeyP
 async def test_every_listener_serves_the_topology_and_lists_it() -> None:
     pages = TopologyPages(Latest(busy_node().snapshot()))
     ok = (True, "ok")
-    serving = Serving(Listeners("node-1", lambda: ok, lambda: ok, pages.pages))
+    serving = HttpService(Listeners("node-1", lambda: ok, lambda: ok, pages.pages))
     address = ListenAddress.parse("127.0.0.1:0")
     await serving.enter(Http(listen=address))
     try:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from pipeline.model.usage_window import UsageRow, UsageWindow
+from pipeline.model.ledger_usage import UsageRow, UsageWindow
 from pipeline.status_page.device_status import MOST_DEVICES
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.status_document import StatusDocument, UsageStatus

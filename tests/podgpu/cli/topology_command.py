@@ -10,7 +10,7 @@ import pytest
 from config.schema import Http
 from pipeline.http.builtin_pages import Pages
 from pipeline.http.listener_registry import Listeners
-from pipeline.runtime.http_service import Serving
+from pipeline.runtime.http_service import HttpService
 from pipeline.status_page.topology_endpoint import TopologyPages
 from podgpu.cli.commands import run_command
 from tests.support.http import LOCAL
@@ -58,7 +58,7 @@ async def daemon(pages: Pages | None = None, web_config: Path | None = None) -> 
     topology = TopologyPages(lambda: busy_node().snapshot())
     ok = (True, "ok")
     shown = topology.pages if pages is None else pages
-    serving = Serving(Listeners("n", lambda: ok, lambda: ok, shown))
+    serving = HttpService(Listeners("n", lambda: ok, lambda: ok, shown))
     await serving.enter(Http(web_config=web_config))
     async with serving.listen(LOCAL) as mounts:
         yield mounts.port

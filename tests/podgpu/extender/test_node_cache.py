@@ -15,7 +15,7 @@ from pipeline.model import Level
 from pipeline.model.topology_tree import Topology
 from pipeline.topology.node_annotation import KEY, published
 from pipeline.topology.tree_builder import build
-from podgpu.extender.node_cache import LONGEST, NodeMapper, NodeRecord, Nodes, Shapes
+from podgpu.extender.node_cache import LONGEST, NodeMapper, NodeRecord, Nodes, SharedTopologies
 from podgpu.extender.node_selection.node_fit import fit, scored
 from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, AtHand
 from tests.pipeline.topology.layouts import PIX, PXB, card, dgx1, hgx, islands, pcie, read
@@ -233,7 +233,7 @@ async def test_an_impossible_number_of_links_does_not_raise_the_score(nvlinks: i
 
 
 def test_nodes_with_equal_hardware_share_one_topology() -> None:
-    shapes = Shapes()
+    shapes = SharedTopologies()
     first = shapes.shared(hgx())
     other = published(annotation_of(hgx()).replace("5eed", "feed")).topology
     assert other.cards[0].uuid != first.cards[0].uuid
@@ -264,12 +264,12 @@ def two(level: Level, nvlinks: int | None, reachable: bool | None) -> Topology:
 def test_topologies_are_shared_only_if_all_facts_for_a_choice_are_equal(
     one: Topology, other: Topology, alike: bool
 ) -> None:
-    shapes = Shapes()
+    shapes = SharedTopologies()
     assert (shapes.shared(one) is shapes.shared(other)) == alike
 
 
 def test_a_topology_that_no_node_has_any_more_is_released() -> None:
-    shapes = Shapes()
+    shapes = SharedTopologies()
     kept = shapes.shared(hgx())
     shapes.shared(pcie())
     gc.collect()

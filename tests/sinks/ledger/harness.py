@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pipeline.base.channels import Channel
 from pipeline.ledger.file_open import open_readonly
 from pipeline.model import NS, Instant, Snapshot
-from pipeline.model.usage_window import UsageWindow
+from pipeline.model.ledger_usage import UsageWindow
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
 from tests.pipeline.ledger.open_ledger import Snapshots, window_of

@@ -9,7 +9,7 @@ import pytest
 
 from config.value_types import Duration
 from pipeline.base.errors import PermanentError, TransientError
-from pipeline.ledger.batch_writer import Store
+from pipeline.ledger.batch_writer import BatchWriter
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
 from tests.pipeline.ledger.open_ledger import assert_adds_up
@@ -37,10 +37,10 @@ async def test_a_commit_that_fails_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     harness = SinkHarness(tmp_path / "usage.db", commit_interval=Duration.parse("100ms"))
-    put, refusing = Store.write_batch, True
+    put, refusing = BatchWriter.write_batch, True
     seen: set[str] = set()
 
-    def refuse(store: Store, batch: Any) -> None:
+    def refuse(store: BatchWriter, batch: Any) -> None:
         if not refusing:
             put(store, batch)
             return
@@ -51,7 +51,7 @@ async def test_a_commit_that_fails_loses_nothing(
         error.sqlite_errorcode = FAULTS[reason][0]
         raise error
 
-    monkeypatch.setattr(Store, "write_batch", refuse)
+    monkeypatch.setattr(BatchWriter, "write_batch", refuse)
     async with harness.running():
         harness.send_account(10)
         await harness.until(lambda: harness.counted("errors").get(f"commit {reason}", 0) >= 1)
@@ -102,9 +102,9 @@ async def test_a_file_that_is_damaged_while_podgpu_runs_loses_only_its_past(
 ) -> None:
     """When SQLite notices it depends on its cache; here it is at the next commit."""
     harness = SinkHarness(tmp_path / "usage.db")
-    put, intact = Store.write_batch, True
+    put, intact = BatchWriter.write_batch, True
 
-    def fail_once(store: Store, batch: Any) -> None:
+    def fail_once(store: BatchWriter, batch: Any) -> None:
         nonlocal intact
         if not intact:
             intact = True
@@ -113,7 +113,7 @@ async def test_a_file_that_is_damaged_while_podgpu_runs_loses_only_its_past(
             raise error
         put(store, batch)
 
-    monkeypatch.setattr(Store, "write_batch", fail_once)
+    monkeypatch.setattr(BatchWriter, "write_batch", fail_once)
     async with harness.running():
         harness.send_account(10)
         await harness.until(lambda: harness.counted("emitted")[""] == 1)

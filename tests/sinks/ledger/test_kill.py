@@ -20,7 +20,7 @@ from pipeline.ledger.account_state import load
 from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.queries import read_holdings
 from pipeline.model import NS
-from pipeline.model.usage_window import UsageWindow
+from pipeline.model.ledger_usage import UsageWindow
 from tests.pipeline.ledger.open_ledger import FOREVER, assert_adds_up, query, window_of
 from tests.sinks.ledger import driver
 

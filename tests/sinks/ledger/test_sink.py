@@ -11,7 +11,7 @@ import pytest
 from pipeline.base.errors import TransientError
 from pipeline.component.contracts import UsageHistory
 from pipeline.model import NS
-from pipeline.model.usage_window import UsageWindow
+from pipeline.model.ledger_usage import UsageWindow
 from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pipeline.base.errors import TransientError
-from pipeline.ledger.batch_writer import Store
+from pipeline.ledger.batch_writer import BatchWriter
 from pipeline.ledger.errors import LedgerError
 from pipeline.model import NS
-from pipeline.model.usage_window import UsageWindow
+from pipeline.model.ledger_usage import UsageWindow
 from sinks.ledger import sink as module
 from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
@@ -88,7 +88,7 @@ async def test_a_file_system_error_while_writing_loses_nothing(
 ) -> None:
     put, refusing = LedgerFile._put, True
 
-    def refuse(file: LedgerFile, store: Store, batch: Any) -> None:
+    def refuse(file: LedgerFile, store: BatchWriter, batch: Any) -> None:
         if refusing:
             raise STALE
         put(file, store, batch)
@@ -108,7 +108,7 @@ async def test_a_new_file_whose_first_commit_fails_gets_everything_with_the_next
 ) -> None:
     put, refusing = LedgerFile._put, False
 
-    def refuse(file: LedgerFile, store: Store, batch: Any) -> None:
+    def refuse(file: LedgerFile, store: BatchWriter, batch: Any) -> None:
         if refusing:
             raise LedgerError(str(file.path), "database is locked", "stop it", reason="locked")
         put(file, store, batch)

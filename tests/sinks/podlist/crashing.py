@@ -14,8 +14,8 @@ from typing import Any
 from pipeline.files import atomic_replace
 from pipeline.model import Attribution, Evidence, Holder, Instant, PartialRef
 from sinks.podlist import file_keeper
+from sinks.podlist.entry_encoder import entries_of
 from sinks.podlist.file_keeper import PodListFile
-from sinks.podlist.list_entries import entries_of
 from tests.support.nodes import gpu
 
 _KILLED = 77

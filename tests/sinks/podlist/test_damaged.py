@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.errors import TransientError
+from sinks.podlist.entry_encoder import entries_of
 from sinks.podlist.file_keeper import PodListFile
-from sinks.podlist.list_entries import entries_of
 from sources.podlist.pod_list_file import BadDocumentError, read_pod_list
 from tests.sinks.podlist.support import GPUS, OTHER_ENTRY, podgpu_entries
 from tests.support.nodes import Node, claims, gpu, kubelet_claim

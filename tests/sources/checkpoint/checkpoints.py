@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.net.protobuf import Schema
+from pipeline.net.protobuf_schema import Schema
 
 GPU = "GPU-fef8089b-4820-abfc-e83e-94318197576e"
 OTHER = "GPU-0fc3eda5-e98b-a25b-5b0d-cf5c855d1448"

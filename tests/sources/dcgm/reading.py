@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pipeline.fields import FieldPlan
 from pipeline.model import Attrs, Value
-from sources.dcgm.page_reader import Page, parse_page
+from sources.dcgm.page_parser import Page, parse_page
 from tests.support.nodes import START, uuid_of
 
 PAGES = Path(__file__).parent / "pages"

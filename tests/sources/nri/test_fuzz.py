@@ -12,7 +12,7 @@ from pipeline.component.accepted_annotations import AcceptedAnnotations
 from sources.nri import mux
 from sources.nri.container_table import MAX_CONTAINERS, ContainerTable
 from sources.nri.errors import ConnectionLostError
-from sources.nri.koordinator_injection import koordinator_adjustment
+from sources.nri.koordinator_adjustment import koordinator_adjustment
 from sources.nri.plugin import Identity, Plugin
 from tests.fakes.nri import wire
 from tests.fakes.nri.connection import PLUGIN

@@ -21,7 +21,7 @@ from pipeline.exposition.renderer import Renderer
 from pipeline.exposition.text_format import Format
 from pipeline.fields import FieldPlan
 from pipeline.join import Join
-from pipeline.ledger.batch_writer import Store
+from pipeline.ledger.batch_writer import BatchWriter
 from pipeline.ledger.change_tracker import LedgerAccumulator
 from pipeline.ledger.file_creation import open_readwrite
 from pipeline.model import (
@@ -153,9 +153,9 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path: Path) -> Iterator[BatchWriter]:
     with closing(open_readwrite(tmp_path / "usage.db", "normal")) as connection:
-        yield Store(connection)
+        yield BatchWriter(connection)
 
 
 def damage_byte(path: Path, data: bytes, offset: int, value: int) -> None:
@@ -209,7 +209,7 @@ class SinkEncoders:
         self._lines = LineEncoder("node-1", PLAN)
         self._accumulator = LedgerAccumulator(at(0), {})
 
-    def commit(self, store: Store) -> None:
+    def commit(self, store: BatchWriter) -> None:
         store.write_batch(self._accumulator.take_batch())
 
     def take(self, envelope: Envelope) -> None:
@@ -223,7 +223,7 @@ class SinkEncoders:
         self._accumulator.add_snapshot(snapshot)
 
 
-def test_r4_any_value_in_a_damaged_line_stops_nothing(path: Path, store: Store) -> None:
+def test_r4_any_value_in_a_damaged_line_stops_nothing(path: Path, store: BatchWriter) -> None:
     """A damaged line that can still be parsed may contain any value."""
     read = errors = 0
     for count, text in enumerate(damaged_texts(gzip.decompress(path.read_bytes()), STEP)):

@@ -10,7 +10,7 @@ from config.value_types import ListenAddress
 from pipeline.http.allowed_hosts import Hosts
 from pipeline.http.limits import Limits
 from pipeline.http.listener_registry import Listeners
-from pipeline.runtime.http_service import Serving
+from pipeline.runtime.http_service import HttpService
 from tests.support.http import LOCAL, Client, Clients, Connect, listeners, says
 from tests.support.web import Web, basic, certificate, client_context, hashed
 
@@ -97,7 +97,7 @@ def local() -> ListenAddress:
 async def test_r12_a_failed_change_of_the_setting_leaves_the_previous_one(
     connect: Connect,
 ) -> None:
-    serving = Serving(Listeners("gpu-7", lambda: (True, "ok"), lambda: (True, "ok")))
+    serving = HttpService(Listeners("gpu-7", lambda: (True, "ok"), lambda: (True, "ok")))
     address = local()
 
     async def status(host: str) -> int:

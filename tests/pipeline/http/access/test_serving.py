@@ -16,7 +16,7 @@ from config.value_types import ListenAddress
 from pipeline.base.errors import PermanentError
 from pipeline.http.listener_registry import Listeners
 from pipeline.runtime import daemon
-from pipeline.runtime.http_service import Serving
+from pipeline.runtime.http_service import HttpService
 from pipeline.runtime.runtime import Runtime
 from podgpu.cli import main
 from tests.pipeline.runtime.runtimes import gpus, registered
@@ -53,8 +53,8 @@ async def closed(port: int) -> bool:
 
 
 @asynccontextmanager
-async def entered(http: Http) -> AsyncIterator[Serving]:
-    serving = Serving(Listeners("node-1", lambda: (True, "ok"), lambda: (True, "ok")))
+async def entered(http: Http) -> AsyncIterator[HttpService]:
+    serving = HttpService(Listeners("node-1", lambda: (True, "ok"), lambda: (True, "ok")))
     await serving.enter(http)
     try:
         yield serving

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.ledger.reports import GroupBy, Prices, build_report
 from pipeline.ledger.reports.costs import Cost, cost, gpu_fraction, round_to_total
-from pipeline.model.usage_window import UsageRow
+from pipeline.model.ledger_usage import UsageRow
 from tests.pipeline.ledger.reports.windows import MODEL, identity, usage_row, window
 
 WHOLE = {"GPU-0": Fraction(1), "GPU-1": Fraction(1)}

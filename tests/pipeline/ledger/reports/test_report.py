@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.ledger.reports import GroupBy, GroupByError, Prices, Report, Row, Sum, build_report
-from pipeline.model.usage_window import UsageRow
+from pipeline.model.ledger_usage import UsageRow
 from tests.pipeline.ledger.reports.windows import HOUR, day, identity, usage_row, window, windows
 from tests.support.examples import examples
 

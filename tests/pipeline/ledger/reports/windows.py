@@ -6,7 +6,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from pipeline.model import PartialRef
-from pipeline.model.usage_window import ContainerIdentity, DeviceTotal, Gap, UsageRow, UsageWindow
+from pipeline.model.ledger_usage import ContainerIdentity, DeviceTotal, Gap, UsageRow, UsageWindow
 
 NS: Final = 10**9
 HOUR: Final = 3600 * NS

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import GroupBy, Prices, build_report
-from pipeline.model.usage_window import Gap, UsageWindow
+from pipeline.model.ledger_usage import Gap, UsageWindow
 from podgpu.cli.terminal_text import width as display_width
 from podgpu.cli.usage.report_formats import (
     csv_text,

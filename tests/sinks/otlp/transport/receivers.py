@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from pipeline.delivery.contract import Record
 from pipeline.net.grpc_client import keep_library
-from pipeline.net.protobuf import Schema
+from pipeline.net.protobuf_schema import Schema
 
 METHOD: Final = "Export"
 SERVICE: Final = "opentelemetry.proto.collector.metrics.v1.MetricsService"

@@ -11,7 +11,7 @@ from pipeline.fields import CATALOGUE, Field, FieldPlan
 from pipeline.fields.value_bounds import possible
 from pipeline.model import Attrs, Device, Instant, Reading, Value
 from sources.dcgm.exposition_parser import Malformed, Sample, read
-from sources.dcgm.page_devices import COPY, Gpus, LineDevice, about_a_device, device_of
+from sources.dcgm.page_devices import COPY, LineDevice, PageDevices, about_a_device, device_of
 
 Reason: TypeAlias = Literal["malformed", "no_device", "blank", "out_of_range", "contradictory"]
 
@@ -61,7 +61,7 @@ def parse_page(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> P
         at: when the page was read.
         good_for_ns: how long its readings are valid, in nanoseconds.
     """
-    page, gpus, samples = Page(), Gpus(), []
+    page, gpus, samples = Page(), PageDevices(), []
     line_devices: dict[int, LineDevice | None] = {}
     for found in read(data):
         page.empty = False

@@ -9,7 +9,7 @@ _MAX_REMEMBERED: Final = 1024
 """Number of remembered warnings. Beyond it the oldest one is forgotten, and may be logged again."""
 
 
-class OmissionLog:
+class PodWarnings:
     """Logs each unreadable annotation of each pod once, and dropped labels once for all pods."""
 
     def __init__(self, log: logging.Logger, most: int) -> None:

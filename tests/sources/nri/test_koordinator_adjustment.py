@@ -10,7 +10,7 @@ import pytest
 from pipeline.component.accepted_annotations import AcceptedAnnotations, Gpu
 from pipeline.model import Claim, Evidence, Origin, PartialRef, Pod, PodInfo, RawDeviceId
 from sources.nri.container_table import ContainerTable
-from sources.nri.koordinator_injection import koordinator_adjustment
+from sources.nri.koordinator_adjustment import koordinator_adjustment
 from sources.nri.plugin import Inject
 from tests.fakes.nri import wire
 from tests.sources.nri.plugin_connection import PluginConnection

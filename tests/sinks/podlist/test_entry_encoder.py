@@ -22,7 +22,7 @@ from pipeline.model import (
     RawDeviceId,
 )
 from sinks.podlist.document import compose
-from sinks.podlist.list_entries import Ids, entries_of
+from sinks.podlist.entry_encoder import Ids, entries_of
 from tests.sinks.podlist.support import GPUS, SLICE, held
 from tests.support.nodes import Node, claim, claims, kubelet_claim
 

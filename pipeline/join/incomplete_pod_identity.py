@@ -19,7 +19,7 @@ DeviceIds: TypeAlias = frozenset[str]
 
 
 @dataclass(slots=True)
-class PartialClaims:
+class IncompleteClaims:
     """The claims with an incomplete pod identity, and the pairs of name and uid that are stated.
 
     Attributes:
@@ -43,9 +43,9 @@ class PartialClaims:
         }
 
 
-def collect_partial(claims: Iterable[ResolvedClaim]) -> PartialClaims:
+def collect_partial(claims: Iterable[ResolvedClaim]) -> IncompleteClaims:
     """Return the claims in which the pod's name or uid is missing."""
-    partial = PartialClaims()
+    partial = IncompleteClaims()
     for claim in claims:
         ref = claim.claim.subject
         if ref.pod and not ref.uid:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pool
 
-from pipeline.net.protobuf import DecodeError, Schema
+from pipeline.net.protobuf_schema import DecodeError, Schema
 from tests.support.protos import SCHEMAS, compiled
 
 

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.model import Device
-from sources.dcgm.page_reader import Reason
+from sources.dcgm.page_parser import Reason
 from tests.sources.dcgm.reading import A, B, by_series, line, plain, read
 
 CLOCK, SM = "DCGM_FI_DEV_SM_CLOCK", "sm_clock_mhz"

@@ -12,8 +12,8 @@ from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
 from sources.nvml.options import Options
 from sources.nvml.process_owners import ProcessLookup
+from sources.nvml.restart_state import NvmlState
 from sources.nvml.sample_owners import pids, to_device_use
-from sources.nvml.state import NvmlState
 from sources.nvml.usage_sample import GpuSample, GpuUsageSampler
 from sources.nvml.worker_pool import Job, Step
 
@@ -23,7 +23,7 @@ _LOOKUP_TIMEOUT: Final = 1.0
 """Seconds that looking up processes may take: more than it ever needs, unless it hangs."""
 
 
-class ProcessSampler:
+class UsageSampler:
     """Samples all GPUs at each interval, and a GPU immediately when its holder changes.
 
     Args:
