@@ -84,7 +84,7 @@ def _span(arguments: argparse.Namespace) -> tuple[int, int]:
     now_ns = SystemClock().now().wall_ns
     start_ns = since(arguments.since, now_ns)
     # `all` includes later entries, which exist if the clock was ahead when they were written.
-    latest_ns = _LATEST_NS if arguments.since == "all" else now_ns
+    latest_ns = now_ns if start_ns else _LATEST_NS
     return start_ns, latest_ns if arguments.until is None else since(arguments.until, now_ns)
 
 

@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
+from pipeline.model import Instant
+from podgpu.cli.usage import command
+from tests.pipeline.ledger.open_ledger import moved
+from tests.podgpu.cli.usage.ledgers import HOUR
 from tests.podgpu.cli.usage.usage_command import run
+from tests.support.nodes import START
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "usage"
 BYS = ("namespace", "pod", "workload", "device", "label:team")
@@ -103,6 +108,23 @@ def test_the_report_shows_the_hours_that_it_covers(
 ) -> None:
     document = report(ledger, capsys, *words)
     assert (document["since"], document["until"]) == (since, until)
+
+
+def test_all_data_includes_entries_later_than_now(
+    ledger: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = report(ledger, capsys, "--since", "all")
+    monkeypatch.setattr(command, "SystemClock", _ClockSetBack)
+    assert report(ledger, capsys, "--since", "all") == whole
+    until_now = report(ledger, capsys, "--since", "7d")
+    assert (until_now["since"], until_now["until"]) == (whole["since"], "2027-01-15T10:00:00Z")
+
+
+class _ClockSetBack:
+    """A clock that is set back to two hours after the first usage sample."""
+
+    def now(self) -> Instant:
+        return moved(START, 2 * HOUR)
 
 
 def test_gaps_are_reported(ledger: Path, capsys: Capsys) -> None:
