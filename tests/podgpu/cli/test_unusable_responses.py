@@ -164,8 +164,10 @@ async def sending(
 ) -> AsyncIterator[str]:
     """Start a server that sends these pieces to every client; yield its URL."""
 
-    async def served(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            # Closing a socket with unread data resets the connection, also what was sent.
+            await reader.readuntil(b"\r\n\r\n")
             for piece in pieces:
                 writer.write(piece)
                 await asyncio.sleep(pause)
