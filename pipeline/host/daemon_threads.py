@@ -94,11 +94,11 @@ class SingleCall:
         self._running = future
         return future
 
-    def stop_if_idle(self) -> None:
-        """End the thread, unless it is in a call: then it stays, and no other is started."""
-        if self._executor is not None and (self._running is None or self._running.done()):
+    def stop(self) -> None:
+        """End the thread, after its call if it is in one; until then, no other call is started."""
+        if self._executor is not None:
             self._executor.shutdown()
-            self._executor = self._running = None
+            self._executor = None
 
 
 def _run(call: _Call[Any]) -> None:

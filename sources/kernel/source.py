@@ -57,7 +57,7 @@ class KernelSource:
                 reader = LogReader(log, state.progress(path), ctx.clock, count_loss)
                 await self._follow(ctx, state, reader)
         finally:
-            state.lookups.thread.stop_if_idle()
+            state.lookups.thread.stop()
 
     async def _follow(self, ctx: SourceContext, state: _KernelState, reader: LogReader) -> None:
         with reader:

@@ -73,7 +73,7 @@ class UsageSampler:
                 due_ns += max(1, -(-(now_ns - due_ns) // self._interval_ns)) * self._interval_ns
                 await clock.sleep((due_ns - now_ns) / NS)
         finally:
-            self._state.process_lookup.thread.stop_if_idle()
+            self._state.process_lookup.thread.stop()
 
     async def sample_now(self, gpus: Iterable[Gpu]) -> None:
         """Sample some GPUs now, so that a short pod has a sample at its start and at its end.

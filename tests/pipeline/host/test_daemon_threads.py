@@ -1,4 +1,4 @@
-"""Tests of `DaemonExecutor`: it keeps no arguments of calls that ended or were cancelled."""
+"""Tests of daemon threads: they keep no arguments of calls, and end when they are stopped."""
 
 import asyncio
 import gc
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipeline.host.daemon_threads import DaemonExecutor
+from pipeline.host.daemon_threads import DaemonExecutor, SingleCall
 
 SOON = 10.0
 
@@ -80,3 +80,20 @@ async def test_a_call_whose_awaiter_timed_out_releases_its_arguments() -> None:
     go.set()
     assert blocking.result(SOON)
     threads.shutdown()
+
+
+async def test_a_thread_that_is_stopped_during_a_call_ends_after_it() -> None:
+    single, go = SingleCall("stopped-in-call"), threading.Event()
+    future = single.start(lambda: go.wait(SOON))
+    assert future is not None
+    [thread] = [one for one in threading.enumerate() if one.name == "stopped-in-call"]
+    single.stop()
+    assert single.start(lambda: True) is None, "no second thread starts while the first one hangs"
+    go.set()
+    assert await future
+    thread.join(SOON)
+    assert not thread.is_alive()
+    again = single.start(lambda: True)
+    assert again is not None
+    assert await again
+    single.stop()
