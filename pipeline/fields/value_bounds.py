@@ -1,5 +1,6 @@
 """Bounds for values of fields: a value outside of them is a fault of the reading."""
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -33,3 +34,22 @@ def possible(field: Field, value: float) -> bool:
     """Return whether a value, in the field's unit, is possible; infinity and NaN are not."""
     least, most = _BY_NAME.get(field.name) or _BY_UNIT.get(field.unit, _ANY)
     return least <= value <= most
+
+
+_BLANK32: Final = 0x7FFFFFF0
+_BLANK64: Final = 0x7FFFFFFFFFFFFFF0
+_BLANK_FLOAT: Final = 1 << 47
+
+_BLANKS: Final = 16
+"""Number of values, from the blank one on, that mean no value: unknown, not found, not supported,
+not permitted, and reserved ones."""
+
+
+def is_blank(value: float) -> bool:
+    """Return whether a value of DCGM, or of an exporter that passes it on, means no value."""
+    return (
+        not math.isfinite(value)
+        or value >= _BLANK64
+        or 0 <= value - _BLANK32 < _BLANKS
+        or 0 <= value - _BLANK_FLOAT < _BLANKS
+    )

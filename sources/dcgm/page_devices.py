@@ -4,7 +4,7 @@ Labels are read in the spellings of all releases of dcgm-exporter.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from pipeline.fields import LABELS
@@ -12,8 +12,6 @@ from pipeline.model import Device, MigPlace
 
 _DRIVER: Final = "driver_version"
 _INSTANCE: Final = "MIG-"
-_UUID: Final = ("UUID", "uuid", "gpu_uuid")
-_MODEL: Final = ("modelName", "model_name")
 _BLANK: Final = "<<<"
 """Prefix of DCGM's texts for an unknown value."""
 
@@ -27,43 +25,41 @@ _FACTS: Final = {
     label: spec.name for spec in LABELS for label in (spec.dcgm, *spec.aliases) if label
 }
 
+_KEYS: Final = {
+    "UUID": "uuid",
+    "uuid": "uuid",
+    "gpu_uuid": "uuid",
+    "modelName": "model",
+    "model_name": "model",
+    "pci_bus_id": "bus_id",
+    "gpu": "index",
+    "device": "minor",
+    **_FACTS,
+}
+"""What labels show about a GPU. If a line has several labels for one text, the first one counts."""
+
 
 class LineDevice(NamedTuple):
     """What the labels of a line show about its device.
 
     Attributes:
-        uuid: of the GPU; of the parent for a MIG instance.
-        gpu: the exporter's number of the GPU.
-        minor: N of `nvidiaN`, according to the exporter.
-        pci: the PCI bus id.
-        model: the product name.
+        texts: about the GPU, which is the parent of a MIG instance; by the values of `_KEYS`.
         gi: id of the GPU instance; None for a GPU.
         ci: id of the compute instance, if the page has it.
         profile: of the MIG instance.
-        facts: constant texts, by field.
     """
 
-    uuid: str
-    gpu: int | None
-    minor: int | None
-    pci: str
-    model: str
+    texts: dict[str, str]
     gi: int | None
     ci: int | None
     profile: str
-    facts: tuple[tuple[str, str], ...]
 
 
-@dataclass(slots=True)
-class _Gpu:
+class _Gpu(NamedTuple):
     """What the lines show about a GPU; the first line counts if they differ."""
 
-    gpu: int | None = None
-    minor: int | None = None
-    pci: str = ""
-    model: str = ""
-    facts: dict[str, str] = field(default_factory=dict)
-    slices: dict[tuple[int, int | None], str] = field(default_factory=dict)
+    texts: dict[str, str]
+    slices: dict[tuple[int, int | None], str]
 
 
 class PageDevices:
@@ -74,34 +70,26 @@ class PageDevices:
 
     def __init__(self) -> None:
         self._gpus: dict[str, _Gpu] = {}
-        self._by_number: dict[int, str] = {}
-        self._by_bus_id: dict[str, str] = {}
+        self._uuids: dict[tuple[str, str], str] = {}
 
     def add(self, device: LineDevice) -> None:
         """Add the labels of a line's device."""
-        uuid = device.uuid
+        uuid = device.texts.get("uuid", "")
         if not uuid or uuid.startswith(_INSTANCE):
             return
-        gpu = self._gpus.setdefault(uuid, _Gpu())
-        gpu.gpu = device.gpu if gpu.gpu is None else gpu.gpu
-        gpu.minor = device.minor if gpu.minor is None else gpu.minor
-        gpu.pci = gpu.pci or device.pci
-        gpu.model = gpu.model or device.model
-        for name, text in device.facts:
-            gpu.facts.setdefault(name, text)
+        gpu = self._gpus.setdefault(uuid, _Gpu({}, {}))
+        for key, text in device.texts.items():
+            gpu.texts.setdefault(key, text)
+            self._uuids.setdefault((key, text), uuid)
         if device.gi is not None:
-            key = (device.gi, device.ci)
-            gpu.slices[key] = gpu.slices.get(key) or device.profile
-        if device.gpu is not None:
-            self._by_number.setdefault(device.gpu, uuid)
-        if device.pci:
-            self._by_bus_id.setdefault(device.pci, uuid)
+            ids = (device.gi, device.ci)
+            gpu.slices[ids] = gpu.slices.get(ids) or device.profile
 
     def find(self, device: LineDevice) -> str | None:
         """Return the uuid of a line's device; for a MIG instance, the name of its placement."""
-        uuid = device.uuid or self._by_bus_id.get(device.pci, "")
-        if not uuid and device.gpu is not None:
-            uuid = self._by_number.get(device.gpu, "")
+        texts, uuid = device.texts, device.texts.get("uuid", "")
+        for key in ("bus_id", "index"):
+            uuid = uuid or self._uuids.get((key, texts.get(key, "")), "")
         gpu = self._gpus.get(uuid)
         if gpu is None or device.gi is None:
             return None if gpu is None else uuid
@@ -116,36 +104,37 @@ class PageDevices:
 
 
 def _with_slices(uuid: str, gpu: _Gpu) -> Iterable[Device]:
-    driver, facts = gpu.facts.get(_DRIVER, ""), tuple(sorted(gpu.facts.items()))
-    yield Device(uuid, gpu.gpu, gpu.minor, gpu.pci, gpu.model, driver, None, facts)
+    texts = gpu.texts
+    known = Device(
+        uuid,
+        _number(texts.get("index", "")),
+        _number(texts.get("minor", "")),
+        texts.get("bus_id", ""),
+        texts.get("model", ""),
+        texts.get(_DRIVER, ""),
+        facts=tuple(sorted((key, texts[key]) for key in texts.keys() & set(_FACTS.values()))),
+    )
+    yield known
     for (gi, ci), profile in gpu.slices.items():
         mig = MigPlace(uuid, gi, ci, profile)
-        yield Device(mig.name, gpu.gpu, gpu.minor, gpu.pci, gpu.model, driver, mig, facts)
+        yield replace(known, uuid=mig.name, mig=mig)
 
 
 def device_of(labels: Mapping[str, str]) -> LineDevice:
     """Return what the labels of a line show about its device."""
-    texts = {name: text for name, text in labels.items() if text and not text.startswith(_BLANK)}
-    return LineDevice(
-        uuid=_first(texts, _UUID),
-        gpu=_number(texts.get("gpu", "")),
-        minor=_number(texts.get("device", "").removeprefix("nvidia")),
-        pci=texts.get("pci_bus_id", ""),
-        model=_first(texts, _MODEL),
-        gi=_number(texts.get("GPU_I_ID", "")),
-        ci=_number(texts.get("GPU_CI_ID", "")),
-        profile=texts.get("GPU_I_PROFILE", ""),
-        facts=tuple((_FACTS[name], text) for name, text in texts.items() if name in _FACTS),
-    )
+    shown = {name: text for name, text in labels.items() if text and not text.startswith(_BLANK)}
+    texts: dict[str, str] = {}
+    for label, key in _KEYS.items():
+        text = shown.get(label, "").removeprefix("nvidia" if label == "device" else "")
+        if text and (key not in ("index", "minor") or _number(text) is not None):
+            texts.setdefault(key, text)
+    gi, ci = (_number(shown.get(label, "")) for label in ("GPU_I_ID", "GPU_CI_ID"))
+    return LineDevice(texts, gi, ci, shown.get("GPU_I_PROFILE", ""))
 
 
 def about_a_device(labels: Mapping[str, str]) -> bool:
     """Return whether a line is about a GPU or MIG instance; pod labels may have any name."""
     return _OTHER_SUBJECTS.isdisjoint(labels) or "UUID" in labels or "uuid" in labels
-
-
-def _first(texts: Mapping[str, str], names: tuple[str, ...]) -> str:
-    return next((texts[name] for name in names if name in texts), "")
 
 
 def _number(text: str) -> int | None:

@@ -1,6 +1,5 @@
 """Converts a page to devices and readings."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from pipeline.base.safe_text import line
 from pipeline.fields import CATALOGUE, Field, FieldPlan
-from pipeline.fields.value_bounds import possible
+from pipeline.fields.value_bounds import is_blank, possible
 from pipeline.model import Attrs, Device, Instant, Reading, Value
 from sources.dcgm.exposition_parser import Malformed, Sample, read
 from sources.dcgm.page_devices import COPY, LineDevice, PageDevices, about_a_device, device_of
@@ -128,25 +127,6 @@ def _to_readings(
             page.drop("contradictory", values.number, f"{name} of {uuid}")
             continue
         yield Reading(uuid, name, attrs, value, None, at, good_for_ns)
-
-
-BLANKS: Final = 16
-"""Number of values, from the blank one on, that mean no value: unknown, not found, not supported,
-not permitted, and reserved ones."""
-
-_BLANK32: Final = 0x7FFFFFF0
-_BLANK64: Final = 0x7FFFFFFFFFFFFFF0
-_BLANK_FLOAT: Final = 1 << 47
-
-
-def is_blank(value: float) -> bool:
-    """Return whether a value of DCGM, or of an exporter that passes it on, means no value."""
-    return (
-        not math.isfinite(value)
-        or value >= _BLANK64
-        or 0 <= value - _BLANK32 < BLANKS
-        or 0 <= value - _BLANK_FLOAT < BLANKS
-    )
 
 
 def _names() -> Mapping[str, tuple[tuple[Field, int], ...]]:

@@ -4,8 +4,9 @@
 """
 
 import ctypes
-import math
 from typing import Final
+
+from pipeline.fields.value_bounds import is_blank
 
 GPU: Final = 1
 INSTANCE: Final = 4
@@ -25,11 +26,7 @@ FRACTION: Final = ord("d")
 TEXT: Final = ord("s")
 """Types of values: `DCGM_FT_INT64`, `DCGM_FT_DOUBLE`, `DCGM_FT_STRING`."""
 
-_BLANK64: Final = 0x7FFFFFFFFFFFFFF0
-_BLANK32: Final = 0x7FFFFFF0
-_BLANK_FLOAT: Final = float(1 << 47)
 _BLANK_TEXT: Final = "<<<"
-_BLANKS: Final = 16
 _HALF: Final = 1 << 16
 
 
@@ -129,16 +126,10 @@ def version(struct: type[ctypes.Structure], number: int) -> int:
 
 def number(found: FieldValue | None) -> int | float | None:
     """Return a number; None if the value is blank or not a number."""
-    if found is None:
+    if found is None or found.type not in (WHOLE, FRACTION):
         return None
-    if found.type == WHOLE:
-        integer = found.value.i64
-        blank = integer >= _BLANK64 or 0 <= integer - _BLANK32 < _BLANKS
-        return None if blank else integer
-    if found.type == FRACTION:
-        value = found.value.dbl
-        return value if math.isfinite(value) and value < _BLANK_FLOAT else None
-    return None
+    value = found.value.i64 if found.type == WHOLE else found.value.dbl
+    return None if is_blank(value) else value
 
 
 def text(found: FieldValue | None) -> str:
