@@ -1,11 +1,12 @@
 """`podgpu fields`: print the catalogue of fields as a table, as Markdown or as JSON."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import orjson
 
 from pipeline.fields import CATALOGUE, LABELS, Field
+from podgpu.cli.terminal_text import Column, laid_out
 
 _CODE = frozenset({"name", "metric", "1.x metric", "further names", "OpenTelemetry", "call"})
 _SEPARATOR = ", "
@@ -19,7 +20,8 @@ def fields(arguments: argparse.Namespace) -> int:
     elif arguments.format == "markdown":
         print("\n".join(markdown()))
     else:
-        _print_table([list(rows[0]), *(list(row.values()) for row in rows)])
+        columns = [Column(name, name=True) for name in rows[0]]
+        print("\n".join(laid_out(columns, [list(row.values()) for row in rows], 0)))
     return 0
 
 
@@ -69,10 +71,3 @@ def _code(cell: str, column: str) -> str:
 
 def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())

@@ -1,10 +1,16 @@
 """Fit texts into columns and lines of a terminal, and remove control characters from them."""
 
 import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 _CUT: Final = "~"
 _INDENT: Final = "  "
+_SEPARATOR: Final = "  "
+
+MARK: Final = "*"
+"""Follows a number in a table that is incomplete, because a part of it is unknown."""
 
 
 def width(text: str) -> int:
@@ -74,6 +80,67 @@ def broken(text: str, columns: int) -> list[str]:
         found.append(_INDENT + part)
         left = left[len(part) :]
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        title: its heading.
+        name: whether it has names, which are aligned left and may be cut. Numbers are not cut.
+        rank: if there is no room for all columns, the highest rank is omitted first; 0 never is.
+        least: least width to which a name is cut.
+    """
+
+    title: str
+    name: bool = False
+    rank: int = 0
+    least: int = 14
+
+
+def laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int) -> list[str]:
+    """Return the heading and the rows of a table as lines of text.
+
+    Long names are cut in the middle. They share the room that numbers leave.
+
+    Args:
+        columns: the columns.
+        rows: a cell for each column.
+        available: width of the terminal; 0 without a terminal, so that nothing is cut.
+    """
+    lines = [[column.title for column in columns], *(list(map(terminal_safe, row)) for row in rows)]
+    for at, column in enumerate(columns):
+        if not column.name and any(line[at].endswith(MARK) for line in lines):
+            for line in lines:
+                line[at] = line[at] if line[at].endswith(MARK) else f"{line[at]} "
+    room = [max(map(width, texts)) for texts in zip(*lines, strict=True)]
+    names = [at for at, column in enumerate(columns) if column.name]
+    least = [
+        min(room[at], columns[at].least) if at in names else room[at] for at in range(len(room))
+    ]
+    shown = list(range(len(columns)))
+
+    def too_wide(widths: Sequence[int]) -> bool:
+        whole = sum(widths[at] for at in shown) + len(_SEPARATOR) * (len(shown) - 1)
+        return 0 < available < whole
+
+    while too_wide(least):
+        last = max(shown, key=lambda at: (columns[at].rank, at))
+        if not columns[last].rank:
+            break
+        shown.remove(last)
+    # One character at a time from the longest name; there are few.
+    while too_wide(room) and (
+        long := [at for at in names if at in shown and room[at] > columns[at].least]
+    ):
+        room[max(long, key=room.__getitem__)] -= 1
+    return [
+        _SEPARATOR.join(
+            fit(middle(line[at], room[at]), room[at], right=at not in names) for at in shown
+        ).rstrip()
+        for line in lines
+    ]
 
 
 def _start(text: str, columns: int) -> str:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import GroupBy, Prices, build_report
 from pipeline.model.ledger_usage import Gap, UsageWindow
+from podgpu.cli.terminal_text import Column, laid_out
 from podgpu.cli.terminal_text import width as display_width
 from podgpu.cli.usage.report_formats import (
     csv_text,
@@ -23,8 +24,14 @@ from podgpu.cli.usage.report_formats import (
     json_text,
     report_csv,
 )
-from podgpu.cli.usage.report_table import holding_lines, report_lines
-from podgpu.cli.usage.table_layout import HOUR_NS, Column, digits_of, laid_out, scaled, span
+from podgpu.cli.usage.report_table import (
+    HOUR_NS,
+    digits_of,
+    holding_lines,
+    report_lines,
+    scaled,
+    span,
+)
 from tests.pipeline.ledger.reports.windows import (
     GPUS,
     HOUR,
