@@ -88,25 +88,6 @@ Group: TypeAlias = Node | Domain
 """A group of cards: a node of the tree or an NVLink domain."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contradiction:
-    """A pair of GPUs that the driver reports further apart than its other answers allow.
-
-    Attributes:
-        a: uuid of one GPU.
-        b: uuid of the other GPU.
-        reported_level: the driver's level.
-        counts_as: the level in the tree.
-        text: for people: which answers contradict each other.
-    """
-
-    a: str
-    b: str
-    reported_level: Level
-    counts_as: Level
-    text: str
-
-
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Topology:
     """A node's GPUs and their connections; the same object as long as nothing in it changes.
@@ -117,7 +98,8 @@ class Topology:
         levels: for each of `LEVELS` its nodes; each card is in exactly one node of a level. Empty
             without cards.
         domains: NVLink groups; no card is in two.
-        contradictions: in the order of the pairs.
+        contradictions: pairs of GPUs, by uuid, that the driver reports further apart than its other
+            answers allow, each with a text for people: which answers contradict each other.
         links: how close two cards are, by bit numbers (i, j), i < j.
         answers: the driver's answers by bit numbers (i, j), i < j; without pairs that it left out.
     """
@@ -125,7 +107,7 @@ class Topology:
     read: TopologyRead
     levels: Mapping[Level, tuple[Node, ...]]
     domains: tuple[Domain, ...]
-    contradictions: tuple[Contradiction, ...]
+    contradictions: Mapping[tuple[str, ...], str]
     links: Mapping[tuple[int, int], Link]
     answers: Mapping[tuple[int, int], TopologyPair]
 

@@ -201,11 +201,10 @@ class Publisher:
 
     def _log_contradictions(self, snapshot: Snapshot) -> None:
         """Log pairs of GPUs with contradictory topology levels, each pair once."""
-        found = snapshot.topology.contradictions if snapshot.topology is not None else ()
-        texts: dict[tuple[str, ...], str] = {(pair.a, pair.b): pair.text for pair in found}
-        new = self._unlogged("pairs", texts)
+        found = snapshot.topology.contradictions if snapshot.topology is not None else {}
+        new = self._unlogged("pairs", found)
         for pair in new[:_MAX_LISTED]:
-            self._log.warning("contradictory topology levels: %s", texts[pair])
+            self._log.warning("contradictory topology levels: %s", found[pair])
         if len(new) > _MAX_LISTED:
             self._log.warning(
                 "%d more pairs of GPUs have contradictory topology levels; "

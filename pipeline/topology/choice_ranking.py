@@ -16,12 +16,31 @@ them. If each pair among the remaining cards has weight r, the remaining pairs w
 (the pairs of each chosen card) + (the pairs between chosen cards, which were subtracted twice).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from pipeline.model import Level
 from pipeline.model.bitmask import bits
-from pipeline.model.topology_tree import LEVELS, Group, Topology
-from pipeline.topology.link_scores import Scores
+from pipeline.model.topology_tree import LEVELS, Group, Link, Topology
+
+_LEVEL_SCORES: Final[Mapping[Level, int]] = {
+    Level.INTERNAL: 60,
+    Level.SINGLE: 50,
+    Level.MULTIPLE: 40,
+    Level.HOSTBRIDGE: 30,
+    Level.NODE: 20,
+    Level.SYSTEM: 10,
+}
+_NVLINK_SCORE: Final = 100
+
+
+def link_score(link: Link) -> int:
+    """Return how much a connection between two GPUs is worth; unknown NVLinks count as none.
+
+    These are the scores of NVIDIA's go-gpuallocator, which its device plugin uses.
+    """
+    return _LEVEL_SCORES[link.level] + _NVLINK_SCORE * (link.nvlinks or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +69,8 @@ class Worth:
         return total
 
 
-def worth(topology: Topology, among: int, scores: Scores) -> Worth:
-    """Return the worth of choices among the candidates of the mask `among`."""
+def worth(topology: Topology, among: int, score_of: Callable[[Link], int]) -> Worth:
+    """Return the worth of choices among the candidates of the mask `among`, by a score of links."""
     cards = tuple(bits(among))
     count = len(cards)
     kept = [[0] * count for _ in cards]
@@ -60,7 +79,7 @@ def worth(topology: Topology, among: int, scores: Scores) -> Worth:
     total = 0
     for j, b in enumerate(cards):
         for i in range(j):
-            value = scores.of(link[cards[i], b])
+            value = score_of(link[cards[i], b])
             score[i][j] = score[j][i] = value
             total += abs(value)
     # More than twice the greatest sum, so that no difference in a lower digit exceeds one unit.

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pipeline.model import TopologyCard, TopologyPair
 from pipeline.model.bitmask import bits
 from pipeline.model.topology_tree import Domain, DomainKind
-from pipeline.topology.equivalence_classes import classes
 
 
 def usable(pair: TopologyPair) -> int | None:
@@ -21,17 +20,24 @@ def domains(
     cards: tuple[TopologyCard, ...], answers: Mapping[tuple[int, int], TopologyPair]
 ) -> tuple[Domain, ...]:
     """Return the groups of two or more GPUs; `answers` is by bit numbers (i, j), i < j."""
-    joined = [
-        (i, j)
-        for (i, j), pair in answers.items()
-        if _joined(cards[i], cards[j], pair, usable(pair))
-    ]
-    groups = [mask for mask in classes(len(cards), joined) if mask & (mask - 1)]
-    result = []
-    for number, mask in enumerate(groups):
-        kind, fabric = _kind(mask, cards, answers)
-        result.append(Domain(kind, number, mask, fabric))
-    return tuple(result)
+    classes = [1 << number for number in range(len(cards))]
+    for (i, j), pair in answers.items():
+        if _joined(cards[i], cards[j], pair, usable(pair)):
+            join_classes(classes, i, j)
+    groups = [mask for mask in dict.fromkeys(classes) if mask & (mask - 1)]
+    kinds = [_kind(mask, cards, answers) for mask in groups]
+    return tuple(
+        Domain(kind, number, mask, fabric)
+        for number, (mask, (kind, fabric)) in enumerate(zip(groups, kinds, strict=True))
+    )
+
+
+def join_classes(classes: list[int], i: int, j: int) -> None:
+    """Merge the classes of two cards; `classes` has for each card the mask of its class."""
+    if classes[i] != classes[j]:
+        merged = classes[i] | classes[j]
+        for number in bits(merged):
+            classes[number] = merged
 
 
 def _joined(a: TopologyCard, b: TopologyCard, pair: TopologyPair, nvlinks: int | None) -> bool:

@@ -10,8 +10,7 @@ from pipeline.model import TopologyCard
 from pipeline.model.bitmask import bits, mask_of
 from pipeline.model.topology_tree import LEVELS, SYMBOLS, Link, Topology
 from pipeline.topology.branch_and_bound import Search
-from pipeline.topology.choice_ranking import worth
-from pipeline.topology.link_scores import DEFAULT, Scores
+from pipeline.topology.choice_ranking import link_score, worth
 from pipeline.topology.symmetry import swaps
 
 ALWAYS_EXACT: Final = 16
@@ -48,7 +47,7 @@ def best(
     n: int,
     *,
     must: int = 0,
-    scores: Scores = DEFAULT,
+    score_of: Callable[[Link], int] = link_score,
     stop: Callable[[], bool] | None = None,
 ) -> Choice | None:
     """Choose the best `n` GPUs, by the ranking of `pipeline.topology.choice_ranking`.
@@ -58,7 +57,7 @@ def best(
         candidates: mask of the GPUs to choose from, such as `Availability.free`.
         n: how many, at least 1.
         must: mask of GPUs that must be chosen, whether they are candidates or not.
-        scores: the score table.
+        score_of: returns the score of a pair.
         stop: called repeatedly; when it returns True, the choice is the best one found so far.
 
     Returns:
@@ -74,7 +73,7 @@ def best(
         raise ValueError(f"the mask has bits without a GPU: there are {len(topology.cards)} GPUs")
     if must.bit_count() > n or among.bit_count() < n:
         return None
-    worths = worth(topology, among, scores)
+    worths = worth(topology, among, score_of)
     must_places = mask_of(place for place, card in enumerate(worths.cards) if must >> card & 1)
     places, exact = Search(
         worths,
@@ -85,7 +84,7 @@ def best(
         stop=stop,
     ).run()
     mask = mask_of(worths.cards[place] for place in bits(places))
-    score = link_score(topology, mask, scores)
+    score = sum(map(score_of, _links(topology, mask)))
     choices = comb(among.bit_count() - must.bit_count(), n - must.bit_count())
     return Choice(
         mask,
@@ -94,11 +93,6 @@ def best(
         _why(topology, mask, among, score, choices, exact=exact),
         exact,
     )
-
-
-def link_score(topology: Topology, mask: int, scores: Scores = DEFAULT) -> int:
-    """Return the sum of the scores of all pairs of these cards."""
-    return sum(scores.of(link) for link in _links(topology, mask))
 
 
 def _links(topology: Topology, mask: int) -> list[Link]:

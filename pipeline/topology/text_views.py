@@ -66,7 +66,7 @@ def tree(topology: Topology, availability: Availability | None = None) -> str:
     for domain in topology.domains:
         about = f" {domain.fabric}" if domain.fabric else ""
         lines.append(f"NVLink {domain.kind}{about}: {_about(topology, availability, domain)}")
-    lines += [f"contradiction: {found.text}" for found in topology.contradictions]
+    lines += [f"contradiction: {text}" for text in topology.contradictions.values()]
     return "\n".join(lines) + "\n"
 
 

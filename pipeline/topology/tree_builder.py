@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from pipeline.model import Level, TopologyCard, TopologyPair, TopologyRead
 from pipeline.model.bitmask import bits
-from pipeline.model.topology_tree import LEVELS, SYMBOLS, Contradiction, Link, Node, Topology
-from pipeline.topology.equivalence_classes import Classes
-from pipeline.topology.nvlink_domains import domains, usable
+from pipeline.model.topology_tree import LEVELS, SYMBOLS, Link, Node, Topology
+from pipeline.topology.nvlink_domains import domains, join_classes, usable
 
 _FAR = 1 << 30
 
@@ -40,15 +39,19 @@ def build(read: TopologyRead, previous: Topology | None = None) -> Topology:
     contradicting = second_levels | {
         key: level for key, level in answers.items() if level > common[key]
     }
-    contradictions = tuple(
-        _contradiction(cards, answers, key, level, common[key], twice=key in second_levels)
-        for key, level in sorted(contradicting.items())
-    )
-    if (
-        previous is not None
-        and previous.read == ordered
-        and previous.contradictions == contradictions
-    ):
+    names = [card.uuid if card.index is None else f"GPU{card.index}" for card in cards]
+    contradictions: dict[tuple[str, ...], str] = {}
+    for (i, j), level in sorted(contradicting.items()):
+        text = f"the driver reports {names[i]} and {names[j]} as {SYMBOLS[level]}, "
+        counts_as = common[i, j]
+        if (i, j) in second_levels:
+            text += f"and also as {SYMBOLS[counts_as]}"
+        else:
+            path = _shortest_path(len(cards), answers, (i, j), counts_as)
+            over = ", ".join(names[number] for number in path[1:-1])
+            text += f"but through {over} they are {SYMBOLS[counts_as]}"
+        contradictions[cards[i].uuid, cards[j].uuid] = text
+    if previous and (previous.read, previous.contradictions) == (ordered, contradictions):
         return previous
     return Topology(ordered, levels, domains(cards, pairs), contradictions, links, pairs)
 
@@ -88,20 +91,19 @@ def _levels(
     count: int, answers: Mapping[tuple[int, int], Level]
 ) -> tuple[dict[Level, tuple[Node, ...]], dict[tuple[int, int], Level]]:
     """Return the nodes of each level, and the level of each pair's lowest common node."""
-    classes = Classes(count)
+    classes = [1 << number for number in range(count)]
     levels: dict[Level, tuple[Node, ...]] = {}
     common: dict[tuple[int, int], Level] = {}
     below: tuple[Node, ...] = ()
     for level in LEVELS:
         for (i, j), answer in answers.items():
             if answer == level:
-                classes.join(i, j)
+                join_classes(classes, i, j)
         if level is Level.SYSTEM:
-            for i in range(1, count):
-                classes.join(0, i)
+            classes = [(1 << count) - 1] * count
         nodes = tuple(
             Node(level, number, mask, tuple(node for node in below if node.mask & mask))
-            for number, mask in enumerate(classes.masks())
+            for number, mask in enumerate(dict.fromkeys(classes))
         )
         for node in nodes:
             for i in bits(node.mask):
@@ -109,27 +111,6 @@ def _levels(
                     common.setdefault((i, j), level)
         levels[level] = below = nodes
     return levels, common
-
-
-def _contradiction(
-    cards: tuple[TopologyCard, ...],
-    answers: Mapping[tuple[int, int], Level],
-    key: tuple[int, int],
-    reported: Level,
-    counts_as: Level,
-    *,
-    twice: bool,
-) -> Contradiction:
-    a, b = (cards[number] for number in key)
-    names = [card.uuid if card.index is None else f"GPU{card.index}" for card in cards]
-    text = f"the driver reports {names[key[0]]} and {names[key[1]]} as {SYMBOLS[reported]}"
-    if twice:
-        text += f", and also as {SYMBOLS[counts_as]}"
-    else:
-        path = _shortest_path(len(cards), answers, key, counts_as)
-        over = ", ".join(names[number] for number in path[1:-1])
-        text += f", but through {over} they are {SYMBOLS[counts_as]}"
-    return Contradiction(a.uuid, b.uuid, reported, counts_as, text)
 
 
 def _shortest_path(

@@ -11,7 +11,7 @@ from pipeline.model import Attribution, Evidence, Holder, PartialRef
 from pipeline.model.availability import availability
 from pipeline.model.bitmask import bits
 from pipeline.model.topology_tree import Topology
-from pipeline.topology.link_scores import DEFAULT
+from pipeline.topology.choice_ranking import link_score
 from pipeline.topology.selection import best
 from pipeline.topology.tree_builder import build
 from tests.pipeline.topology.layouts import NODE, PIX, PXB, SYS, card, hgx, pcie, read
@@ -43,7 +43,7 @@ def noise(count: int) -> Topology:
 
 def enumerated(topology: Topology, n: int) -> int:
     """Return the best score by enumeration of all sets, without regard for the remaining GPUs."""
-    score = {key: DEFAULT.of(link) for key, link in topology.links.items()}
+    score = {key: link_score(link) for key, link in topology.links.items()}
     sets = combinations(range(len(topology.cards)), n)
     return max(sum(score[pair] for pair in combinations(chosen, 2)) for chosen in sets)
 

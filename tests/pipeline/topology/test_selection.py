@@ -1,6 +1,6 @@
 """The selected GPUs are the best: a table of known machines, and comparison with full search."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 from random import Random
 
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from pipeline.model import Level, TopologyRead
 from pipeline.model.bitmask import bits, mask_of
-from pipeline.model.topology_tree import LEVELS, Group, Topology
-from pipeline.topology.link_scores import DEFAULT, Scores
-from pipeline.topology.selection import ALWAYS_EXACT, best, link_score
+from pipeline.model.topology_tree import LEVELS, Group, Link, Topology
+from pipeline.topology.choice_ranking import link_score
+from pipeline.topology.selection import ALWAYS_EXACT, best
 from pipeline.topology.tree_builder import build
 from tests.pipeline.topology.layouts import (
     PIX,
@@ -35,11 +35,14 @@ def selected(topology: Topology, candidates: Iterable[int], n: int, *must: int) 
     assert choice is not None
     assert choice.exact
     assert choice.cards == tuple(topology.cards[number] for number in bits(choice.mask))
-    assert choice.score == link_score(topology, choice.mask)
+    pairs = combinations(bits(choice.mask), 2)
+    assert choice.score == sum(link_score(topology.links[pair]) for pair in pairs)
     return list(bits(choice.mask))
 
 
 ALL = range(8)
+
+Scores = Callable[[Link], int]
 
 Case = tuple[Callable[[], Topology], Iterable[int], int, tuple[int, ...], list[int], str]
 
@@ -99,7 +102,7 @@ def test_the_best_gpus_of_known_machines_are_selected(case: Case) -> None:
 
 
 def rank(
-    topology: Topology, among: int, mask: int, scores: Scores
+    topology: Topology, among: int, mask: int, score_of: Scores
 ) -> tuple[int, list[int], int, list[int]]:
     """Return the rank of a choice as the documentation defines it. A higher rank is better."""
     rest = among & ~mask
@@ -110,22 +113,26 @@ def rank(
         return count * (count - 1) // 2
 
     def score(of: int) -> int:
-        return sum(scores.of(topology.links[i, j]) for i, j in combinations(bits(of), 2))
+        return sum(score_of(topology.links[i, j]) for i, j in combinations(bits(of), 2))
 
     left = [sum(pairs((group.mask & rest).bit_count()) for group in kind) for kind in groups]
     return score(mask), left, score(rest), [-number for number in bits(mask)]
 
 
-def exhaustive(topology: Topology, among: int, n: int, must: int, scores: Scores) -> int:
+def exhaustive(topology: Topology, among: int, n: int, must: int, score_of: Scores) -> int:
     free = bits(among & ~must)
     return max(
         (must | mask_of(more) for more in combinations(free, n - must.bit_count())),
-        key=lambda mask: rank(topology, among, mask, scores),
+        key=lambda mask: rank(topology, among, mask, score_of),
     )
 
 
-SCORES = st.just(DEFAULT) | st.builds(
-    Scores,
+def scores(levels: Mapping[Level, int], nvlink: int) -> Scores:
+    return lambda link: levels[link.level] + nvlink * (link.nvlinks or 0)
+
+
+SCORES = st.just(link_score) | st.builds(
+    scores,
     st.fixed_dictionaries({level: st.integers(-60, 60) for level in Level}),
     st.integers(-5, 100),
 )
@@ -143,11 +150,11 @@ def test_the_choice_equals_that_of_exhaustive_search(
     if not among:
         return
     n = data.draw(st.integers(max(1, must.bit_count()), among.bit_count()))
-    scores = data.draw(SCORES)
-    choice = best(topology, candidates, n, must=must, scores=scores)
+    score_of = data.draw(SCORES)
+    choice = best(topology, candidates, n, must=must, score_of=score_of)
     assert choice is not None
     assert choice.exact
-    assert choice.mask == exhaustive(topology, among, n, must, scores)
+    assert choice.mask == exhaustive(topology, among, n, must, score_of)
 
 
 def regular(rng: Random) -> Topology:
@@ -185,7 +192,7 @@ def test_symmetry_of_regular_machines_gives_the_exact_choice(seed: int) -> None:
     for n in range(max(1, must.bit_count()), among.bit_count() + 1):
         choice = best(topology, among, n, must=must)
         assert choice is not None
-        assert choice.mask == exhaustive(topology, among, n, must, DEFAULT), n
+        assert choice.mask == exhaustive(topology, among, n, must, link_score), n
 
 
 @pytest.mark.parametrize("layout", [hgx, pcie])
@@ -193,7 +200,7 @@ def test_the_choice_of_eight_of_sixteen_gpus_is_exact(layout: Callable[[int], To
     topology = layout(16)
     choice = best(topology, topology.mask & ~0b10, 8)
     assert choice is not None
-    assert choice.mask == exhaustive(topology, topology.mask & ~0b10, 8, 0, DEFAULT)
+    assert choice.mask == exhaustive(topology, topology.mask & ~0b10, 8, 0, link_score)
 
 
 def random_topology(count: int) -> Topology:
@@ -212,7 +219,7 @@ def test_the_choice_is_exact_for_sixteen_gpus_with_random_links() -> None:
     choice = best(topology, topology.mask, 6)
     assert choice is not None
     assert choice.exact
-    assert choice.mask == exhaustive(topology, topology.mask, 6, 0, DEFAULT)
+    assert choice.mask == exhaustive(topology, topology.mask, 6, 0, link_score)
 
 
 def test_a_choice_that_is_not_exact_says_so_and_no_single_exchange_improves_it() -> None:
@@ -223,11 +230,11 @@ def test_a_choice_that_is_not_exact_says_so_and_no_single_exchange_improves_it()
     assert "the best found" in choice.why
     assert choice.mask.bit_count() == 12
     assert choice.mask & 0b1001 == 0b1001
-    chosen_rank = rank(topology, topology.mask, choice.mask, DEFAULT)[:3]
+    chosen_rank = rank(topology, topology.mask, choice.mask, link_score)[:3]
     for i in bits(choice.mask & ~0b1001):
         for j in bits(topology.mask & ~choice.mask):
             assert (
-                rank(topology, topology.mask, choice.mask ^ (1 << i | 1 << j), DEFAULT)[:3]
+                rank(topology, topology.mask, choice.mask ^ (1 << i | 1 << j), link_score)[:3]
                 <= chosen_rank
             )
 
@@ -264,8 +271,11 @@ def test_invalid_arguments_are_refused(candidates: int, n: int, must: int) -> No
 
 def test_the_score_table_changes_the_choice() -> None:
     topology = islands()
-    pcie_first = Scores(DEFAULT.levels, nvlink=0)
-    choice = best(topology, topology.mask, 2, scores=pcie_first)
+
+    def pcie_first(link: Link) -> int:
+        return link_score(Link(link.level, 0))
+
+    choice = best(topology, topology.mask, 2, score_of=pcie_first)
     assert choice is not None
     assert (list(bits(choice.mask)), choice.score) == ([0, 1], 50)
 
