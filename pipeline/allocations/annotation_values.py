@@ -9,7 +9,7 @@ import orjson
 
 from pipeline.base.safe_text import shortened
 from pipeline.model import RawDeviceId
-from pipeline.model.uuid_pattern import UUID
+from pipeline.model.plugin_ids import UUID
 
 _NUMBER = re.compile(r"[0-9]{1,7}")
 MOST = 1024
@@ -68,6 +68,17 @@ def parsed(value: str) -> Any:
         return orjson.loads(value)
     except orjson.JSONDecodeError as error:
         raise_malformed("", "JSON", value, error.pos)
+
+
+def as_object(value: Any, place: str = "") -> dict[str, Any]:
+    """Return a value that is a JSON object.
+
+    Raises:
+        MalformedError: it is none.
+    """
+    if not isinstance(value, dict):
+        raise_malformed(place, "an object", value)
+    return value
 
 
 def uuid(value: str, place: str = "") -> RawDeviceId:

@@ -5,8 +5,7 @@ these types, the join turns events into a `Snapshot`, and sinks read snapshots. 
 I/O, reads a clock or knows a wire format.
 """
 
-from pipeline.model.claims import Claim, Evidence, Origin, RawDeviceId, Scheme
-from pipeline.model.container_ref import PartialRef
+from pipeline.model.claims import Claim, Evidence, Origin, PartialRef, RawDeviceId, Scheme
 from pipeline.model.devices import Device, MigPlace, placement_name
 from pipeline.model.events import (
     AdvertisedResource,
@@ -36,9 +35,15 @@ from pipeline.model.events import (
 )
 from pipeline.model.holders import Access, Attribution, Holder, only_holder
 from pipeline.model.instant import NS, Instant
-from pipeline.model.pods import Pod, PodContainer, PodInfo, ResourceClaim, StringPairs
+from pipeline.model.pods import (
+    Pod,
+    PodContainer,
+    PodInfo,
+    ResourceClaim,
+    RunningContainer,
+    StringPairs,
+)
 from pipeline.model.readings import Attrs, GpuProcess, ProcessList, Reading, Value
-from pipeline.model.running_container import RunningContainer
 from pipeline.model.snapshot import (
     Layout,
     ResourceCount,
@@ -49,73 +54,3 @@ from pipeline.model.snapshot import (
 from pipeline.model.topology_facts import Level, TopologyCard, TopologyPair
 from pipeline.model.usage import ContainerUsage, DeviceUsage, DeviceUse, Holding, ProcessUse, Usage
 from pipeline.model.xid_errors import XidError, XidReport, XidVictim
-
-__all__ = [
-    "NS",
-    "Access",
-    "AdvertisedResource",
-    "Attribution",
-    "Attrs",
-    "Claim",
-    "ClaimsReplaced",
-    "ClockTicked",
-    "ContainerStarted",
-    "ContainerStopped",
-    "ContainerUsage",
-    "ContainersReplaced",
-    "Device",
-    "DeviceAliasesReplaced",
-    "DeviceUsage",
-    "DeviceUse",
-    "DevicesDiscovered",
-    "Envelope",
-    "Event",
-    "Evidence",
-    "GpuProcess",
-    "Hint",
-    "Holder",
-    "Holding",
-    "Instant",
-    "Layout",
-    "Level",
-    "MigPlace",
-    "Origin",
-    "PartialRef",
-    "Pod",
-    "PodContainer",
-    "PodDeleted",
-    "PodInfo",
-    "PodUpserted",
-    "PodsReplaced",
-    "ProcessList",
-    "ProcessUse",
-    "ProcessesSampled",
-    "RawDeviceId",
-    "Reading",
-    "Resolves",
-    "ResourceClaim",
-    "ResourceCount",
-    "ResourcesAdvertised",
-    "RunningContainer",
-    "SamplesTaken",
-    "Scheme",
-    "Series",
-    "Snapshot",
-    "SourceAdded",
-    "SourceLost",
-    "SourceRemoved",
-    "SourceState",
-    "StringPairs",
-    "TopologyCard",
-    "TopologyPair",
-    "TopologyRead",
-    "TotalsRestored",
-    "Usage",
-    "Value",
-    "XidError",
-    "XidReport",
-    "XidVictim",
-    "XidsReported",
-    "only_holder",
-    "placement_name",
-]

@@ -1,10 +1,9 @@
-"""Claims: statements of sources that a container holds devices."""
+"""Claims: statements of sources that a container holds devices, and references to containers."""
 
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
-from pipeline.model.container_ref import PartialRef
 from pipeline.model.instant import Instant
 
 Scheme: TypeAlias = Literal["uuid", "minor", "index", "plugin", "visible", "cdi", "dra", "reserved"]
@@ -62,6 +61,21 @@ class Origin:
 
     evidence: Evidence
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PartialRef:
+    """What a source knows of a container's identity; every part may be missing (empty).
+
+    Sources do not resolve references: the kubelet's pod-resources API has no uids, its checkpoint
+    has no names, and a scheduler's annotation has no containers. The join combines the parts.
+    """
+
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+    uid: str = ""
+    container_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ from typing import Literal, TypeAlias
 from pipeline.model.claims import Claim, RawDeviceId
 from pipeline.model.devices import Device
 from pipeline.model.instant import Instant
-from pipeline.model.pods import Pod
+from pipeline.model.pods import Pod, RunningContainer
 from pipeline.model.readings import ProcessList, Reading
-from pipeline.model.running_container import RunningContainer
 from pipeline.model.topology_facts import TopologyCard, TopologyPair
 from pipeline.model.usage import DeviceUsage, DeviceUse
 from pipeline.model.xid_errors import XidReport

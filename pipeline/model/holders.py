@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from pipeline.model.claims import Evidence
-from pipeline.model.container_ref import PartialRef
+from pipeline.model.claims import Evidence, PartialRef
 from pipeline.model.devices import Device
 from pipeline.model.instant import Instant
 from pipeline.model.pods import PodInfo

@@ -4,6 +4,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Final
 
 from pipeline.model.claims import Claim, RawDeviceId
 
@@ -20,6 +21,10 @@ _UNIT = re.compile(
     r"((?:(?:GPU|MIG)-.+?|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})-(?:_|memory|core))"
     r"-([0-9]{1,9})"
 )
+UUID: Final = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z][0-9A-Za-z/-]{0,127}(?:::[0-9]{1,9})?")
+"""Matches the uuid of a GPU or a MIG instance, also in the form of drivers before R470
+(`MIG-GPU-<uuid>/1/0`), and a replica of it (`::5` or `/vgpu5` behind the uuid)."""
+
 _REPLICA = re.compile(r"(?:::[0-9]+|/vgpu[0-9]+)$")
 
 

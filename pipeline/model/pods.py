@@ -1,9 +1,9 @@
-"""Pods, as the API server reports them."""
+"""Pods, as the API server reports them, and containers, as the container runtime reports them."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pipeline.model.claims import Claim, RawDeviceId
+from pipeline.model.claims import Claim, PartialRef, RawDeviceId
 from pipeline.model.instant import Instant
 
 StringPairs: TypeAlias = tuple[tuple[str, str], ...]
@@ -115,3 +115,22 @@ class Pod:
         """Name of the only app or sidecar container; empty if there are several or none."""
         names = [one.name for one in self.containers if one.kind in {"app", "sidecar"}]
         return names[0] if len(names) == 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningContainer:
+    """A container that was created and has not ended.
+
+    Attributes:
+        subject: with every part; for a static pod with the uid that the kubelet gave it.
+        pid: its first process, in the host's pid namespace; None before there is one.
+        cgroup: path of its cgroup as it was requested from the runtime; empty if unknown.
+        started: when its process started; None before that.
+        claims: the devices that it was given, and what the annotations of its pod say.
+    """
+
+    subject: PartialRef
+    pid: int | None = None
+    cgroup: str = ""
+    started: Instant | None = None
+    claims: tuple[Claim, ...] = ()

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.model.claims import Evidence
-from pipeline.model.container_ref import PartialRef
+from pipeline.model.claims import Evidence, PartialRef
 from pipeline.model.instant import Instant
 from pipeline.model.pods import PodInfo
 

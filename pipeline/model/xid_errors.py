@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pipeline.model.container_ref import PartialRef
+from pipeline.model.claims import PartialRef
 from pipeline.model.instant import Instant
 from pipeline.model.pods import PodInfo
 

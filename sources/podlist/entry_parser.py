@@ -7,7 +7,7 @@ from typing import Literal
 
 from pipeline.base.safe_text import shortened
 from pipeline.model import PartialRef, RawDeviceId
-from pipeline.model.uuid_pattern import UUID
+from pipeline.model.plugin_ids import UUID
 
 _DIGITS = re.compile(r"[0-9]{1,9}")
 # Kubernetes allows at most 253 characters, without spaces and control characters. Stricter rules
