@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -44,8 +45,12 @@ def rows(status: StatusDocument, state: State) -> list[Device]:
         left = _left(gpu, words)
         if left is None:
             continue
-        whole = _matches(_of_gpu(gpu), left)
-        below = [each for each in gpu.instances if whole or _matches(_of(gpu, each), left)]
+        whole = _matches(left, gpu, _word(gpu), gpu.name or "")
+        below = [
+            each
+            for each in gpu.instances
+            if whole or _matches(left, each, _word(gpu), each.profile or "", placement_text(each))
+        ]
         if whole or below:
             found.append((gpu, below))
     if state.sort is not Sort.INDEX:
@@ -85,28 +90,18 @@ def _left(gpu: GpuStatus, words: Sequence[str]) -> list[str] | None:
     return [word for word in words if word not in named]
 
 
-def _matches(text: str, words: Sequence[str]) -> bool:
-    return all(word in text for word in words)
-
-
-def _of_gpu(gpu: GpuStatus) -> str:
-    return _searched(gpu, _word(gpu), gpu.name or "", gpu.uuid)
-
-
-def _of(gpu: GpuStatus, each: InstanceStatus) -> str:
-    return _searched(each, _word(gpu), each.profile or "", placement_text(each), each.uuid)
-
-
 def _word(gpu: GpuStatus) -> str:
     """Return the name without its blank, such as `gpu3`, because filter words have no blanks."""
     return gpu_name(gpu).replace(" ", "")
 
 
-def _searched(device: Device, *texts: str) -> str:
+def _matches(words: Sequence[str], device: Device, *names: str) -> bool:
+    """Return whether all words are in the names of a device, its state, or its holders."""
     holders = device.holders or ()
     named = [f"{holder_name(each)} {each.source} {each.evidence}" for each in holders]
     free = [] if holders or device.holders is None else ["free"]
-    return "\n".join((*texts, device.state, *free, *named)).lower()
+    searched = "\n".join((*names, device.uuid, device.state, *free, *named)).lower()
+    return all(word in searched for word in words)
 
 
 MOST: Final = 3
@@ -147,6 +142,7 @@ _MIN_NAME_WIDTH: Final = 8
 """Least width of the column that gets the remaining width. A narrower terminal cuts the line."""
 
 
+@cache
 def columns(width: int) -> tuple[Column, ...]:
     """Return all columns. Those whose `least` exceeds the width are not shown."""
     return (

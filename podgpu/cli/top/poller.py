@@ -91,11 +91,7 @@ class Poller:
         while not self._stop.wait(self._interval):
             try:
                 self._known = (self._query(self._url), self._clock.now(), "")
-            except ComponentError as error:
-                self._failed(str(error))
             except Exception as error:  # noqa: BLE001 - the user has to see every error
-                self._failed(f"{type(error).__name__}: {error}; this is a bug in podgpu")
-
-    def _failed(self, error: str) -> None:
-        status, at, _ = self._known
-        self._known = (status, at, error)
+                bug = f"{type(error).__name__}: {error}; this is a bug in podgpu"
+                text = str(error) if isinstance(error, ComponentError) else bug
+                self._known = (*self._known[:2], text)

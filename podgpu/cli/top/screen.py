@@ -15,7 +15,7 @@ from pipeline.base.errors import PermanentError
 from podgpu.cli.terminal_text import written
 from podgpu.cli.top.poller import Poller
 from podgpu.cli.top.ui_state import State, pressed
-from podgpu.cli.top.view import Frame, Style, View
+from podgpu.cli.top.view import Frame, Style, frame
 
 _WAIT_MS: Final = 250
 """How long to wait for a key before the screen is drawn again."""
@@ -90,10 +90,10 @@ def _loop(window: curses.window, poller: Poller) -> None:
     window.timeout(_WAIT_MS)
     with suppress(curses.error):
         curses.curs_set(0)
-    state, view = State(), View()
+    state = State()
     while True:
         height, width = window.getmaxyx()
-        shown = view.frame(poller.feed(), state, width, height)
+        shown = frame(poller.feed(), state, width, height)
         state = replace(state, offset=shown.offset)
         _draw(window, shown)
         key = _key(window)

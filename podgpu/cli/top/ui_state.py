@@ -14,11 +14,6 @@ class Sort(Enum):
     POWER = "w"
     POD = "p"
 
-    @property
-    def word(self) -> str:
-        """The name of the order."""
-        return self.name.lower()
-
 
 class Tab(Enum):
     """What the body shows."""
@@ -53,11 +48,19 @@ class State:
     offset: int = 0
 
 
-QUIT: Final = None
-
 _MAX_FILTER: Final = 60
 _END: Final = 1 << 30
-"""The view limits this to the last page."""
+"""Lines to scroll to the end. The view limits the offset to the last page."""
+
+_MOVES: Final = {
+    **dict.fromkeys(("up", "k"), (0, -1)),
+    **dict.fromkeys(("down", "j"), (0, 1)),
+    **dict.fromkeys(("page-up",), (-1, 0)),
+    **dict.fromkeys(("page-down", " "), (1, 0)),
+    **dict.fromkeys(("home", "g"), (0, -_END)),
+    **dict.fromkeys(("end", "G"), (0, _END)),
+}
+"""Pages and lines by which a key scrolls."""
 
 _ENTER: Final = frozenset({"\n", "\r", "enter"})
 _SORTS: Final = {sort.value: sort for sort in Sort}
@@ -74,15 +77,13 @@ def pressed(state: State, key: str, page: int) -> State | None:
     """
     if state.typing:
         return _typed(state, key)
-    moved = _moved(state, key, page)
-    if moved is not None:
-        return moved
-    if key == "q" and state.tab is not Tab.HELP:
-        return QUIT
+    if key in _MOVES:
+        pages, lines = _MOVES[key]
+        return replace(state, offset=max(state.offset + pages * page + lines, 0))
     if state.tab is Tab.HELP:
-        # Any key closes the help.
+        # Any other key closes the help.
         return replace(state, tab=Tab.GPUS, offset=0)
-    return _chosen(state, key)
+    return None if key == "q" else _chosen(state, key)
 
 
 def _chosen(state: State, key: str) -> State:
@@ -104,23 +105,6 @@ def _chosen(state: State, key: str) -> State:
             return replace(state, tab=Tab.GPUS, sort=_SORTS[key], offset=0)
         case _:
             return state
-
-
-def _moved(state: State, key: str, page: int) -> State | None:
-    offsets = {
-        "up": state.offset - 1,
-        "k": state.offset - 1,
-        "down": state.offset + 1,
-        "j": state.offset + 1,
-        "page-up": state.offset - page,
-        "page-down": state.offset + page,
-        " ": state.offset + page,
-        "home": 0,
-        "g": 0,
-        "end": _END,
-        "G": _END,
-    }
-    return replace(state, offset=max(offsets[key], 0)) if key in offsets else None
 
 
 def _typed(state: State, key: str) -> State:

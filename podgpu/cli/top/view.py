@@ -1,9 +1,9 @@
 """Render the screen as lines of text. Pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final
 
 from pipeline.status_page.display_text import amount, span, unresolved_text
 from pipeline.status_page.problems import problems, summary
@@ -198,60 +198,33 @@ class Frame:
     page: int
 
 
-class View:
-    """Renders the screen.
+def frame(feed: Feed, state: State, width: int, height: int) -> Frame:
+    """Return the content of the screen.
 
-    The rendered body is kept until the status, the state or the width changes, because the screen
-    is drawn several times a second.
+    Args:
+        feed: the status of the daemon.
+        state: what the user has selected.
+        width: width of the terminal.
+        height: height of the terminal.
     """
+    whole = body(feed.status, state, width)
+    top = [(_title(feed.status, width), Style.REVERSE), (_second(feed), Style.BOLD)]
+    if state.tab is Tab.GPUS:
+        top.append((heading(width), Style.BOLD))
+    room = max(height - len(top) - 1, 1)
+    offset = min(state.offset, max(len(whole) - room, 0))
+    above = _above(whole, offset, room)
+    shown = [(line.text, Style.PLAIN) for line in whole[offset : offset + room]]
+    shown[: len(above)] = [(text, Style.BOLD) for text in above]
+    empty = [("", Style.PLAIN)] * (room - len(shown))
+    last, first = offset + len(shown), offset + len(above) + 1
+    bottom = (_bottom(state, first, last, len(whole)), Style.REVERSE)
+    lines = [(fit(line, width), style) for line, style in [*top, *shown, *empty, bottom]]
+    # A page leaves out the lines that may be covered, so that scrolling skips no line.
+    page = room - MOST_ABOVE if room >= _MIN_ROWS else room
+    # A terminal that is too small shows the top.
+    return Frame(tuple(lines[:height]), offset, page)
 
-    def __init__(self) -> None:
-        self._status: StatusDocument | None = None
-        self._key: tuple[State, int] | None = None
-        self._rendered: _Rendered = "", [], []
-
-    def frame(self, feed: Feed, state: State, width: int, height: int) -> Frame:
-        """Return the content of the screen.
-
-        Args:
-            feed: the status of the daemon.
-            state: what the user has selected.
-            width: width of the terminal.
-            height: height of the terminal.
-        """
-        summarized, found, whole = self._render(feed.status, state, width)
-        top = [
-            (_title(feed.status, summarized, width), Style.REVERSE),
-            (_second(feed, found), Style.BOLD),
-        ]
-        if state.tab is Tab.GPUS:
-            top.append((heading(width), Style.BOLD))
-        room = max(height - len(top) - 1, 1)
-        offset = min(state.offset, max(len(whole) - room, 0))
-        above = _above(whole, offset, room)
-        shown = [(line.text, Style.PLAIN) for line in whole[offset : offset + room]]
-        shown[: len(above)] = [(text, Style.BOLD) for text in above]
-        empty = [("", Style.PLAIN)] * (room - len(shown))
-        last, first = offset + len(shown), offset + len(above) + 1
-        bottom = (_bottom(state, first, last, len(whole)), Style.REVERSE)
-        # A terminal that is too small shows the top.
-        lines = [(fit(line, width), style) for line, style in [*top, *shown, *empty, bottom]]
-        # A page leaves out the lines that may be covered, so that scrolling skips no line.
-        return Frame(
-            tuple(lines[:height]), offset, room - MOST_ABOVE if room >= _MIN_ROWS else room
-        )
-
-    def _render(self, status: StatusDocument, state: State, width: int) -> "_Rendered":
-        shown = replace(state, offset=0, typing=False, before="")
-        # Compared by identity: every response is a new object, and this one is still referenced.
-        if self._status is not status or self._key != (shown, width):
-            self._status, self._key = status, (shown, width)
-            self._rendered = summary(status), problems(status), body(status, shown, width)
-        return self._rendered
-
-
-_Rendered: TypeAlias = tuple[str, Sequence[str], Sequence[Line]]
-"""The summary, the problems and the body."""
 
 _MIN_ROWS: Final = 6
 """Least lines of the body for which the first ones can be replaced by those they belong to."""
@@ -272,21 +245,20 @@ def _above(body: Sequence[Line], offset: int, room: int) -> list[str]:
     return []
 
 
-def _title(status: StatusDocument, summarized: str, width: int) -> str:
-    left = f"{status.node}: {summarized}"
+def _title(status: StatusDocument, width: int) -> str:
+    left = f"{status.node}: {summary(status)}"
     time = f" {status.time:%H:%M:%S} UTC"
     return fit(left, width - len(time)) + time
 
 
-def _second(feed: Feed, found: Sequence[str]) -> str:
+def _second(feed: Feed) -> str:
     if feed.error:
         return f"! no response for {span(feed.age_seconds)}: {feed.error}"
     if feed.status.waiting_for:
         return f"not ready: {feed.status.waiting_for}"
-    if not found:
-        return ""
+    found = problems(feed.status)
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"!{more} {found[0]}"
+    return f"!{more} {found[0]}" if found else ""
 
 
 def _bottom(state: State, first: int, last: int, count: int) -> str:
@@ -296,7 +268,7 @@ def _bottom(state: State, first: int, last: int, count: int) -> str:
     if state.tab is not Tab.GPUS:
         words.insert(0, state.tab.value)
     elif state.sort is not Sort.INDEX:
-        words.append(f"by {state.sort.word}")
+        words.append(f"by {state.sort.name.lower()}")
     if state.tab is Tab.GPUS and state.filter:
         words.append(f"filter: {state.filter}")
     if state.tab is Tab.GPUS and state.folded:

@@ -1,16 +1,14 @@
 """Rows of `podgpu top` are sorted, filtered, folded and scrolled."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-import msgspec
 import pytest
 
 from pipeline.status_page.document_builder import status_of
-from pipeline.status_page.status_document import GpuStatus, StatusDocument
-from podgpu.cli.top.ui_state import QUIT, Sort, State, Tab, pressed
-from podgpu.cli.top.view import Feed, Style, View
+from pipeline.status_page.status_document import StatusDocument
+from podgpu.cli.top.ui_state import Sort, State, Tab, pressed
+from podgpu.cli.top.view import Style
 from tests.pipeline.status_page.scenes import report_claims, started_node, status, status_input
 from tests.podgpu.cli.top.views import frame_of, lines, state_after
 from tests.support.nodes import gpu, kubelet_claim, mig, reading, uuid_of
@@ -194,8 +192,8 @@ def test_escape_discards_the_typed_text_and_then_the_filter() -> None:
 
 
 def test_q_ends_the_program() -> None:
-    assert pressed(State(), "q", 20) is QUIT
-    assert pressed(State(tab=Tab.COMPONENTS), "q", 20) is QUIT
+    assert pressed(State(), "q", 20) is None
+    assert pressed(State(tab=Tab.COMPONENTS), "q", 20) is None
 
 
 def test_a_filter_has_a_maximum_length() -> None:
@@ -281,43 +279,3 @@ def test_the_gpu_of_the_first_row_stays_visible_in_bold() -> None:
         ["1g.10gb", "11/0"],
     ]
     assert "lines 13 to 31 of 64" in shown[-1][0]
-
-
-# Caching between frames.
-
-
-def test_a_frame_does_not_depend_on_earlier_frames() -> None:
-    """Earlier frames with other documents, states and terminal sizes do not matter."""
-    view = View()
-    documents = [status(name) for name in ("mig", "troubled", "two-gpus")]
-    documents.append(msgspec.structs.replace(documents[0], node="another"))
-    states = [state_after(*keys) for keys in ("", "f", "a", "s", "?", "u", "/x", "/x\n", "j", "s")]
-    sizes = [(80, 24), (80, 30), (120, 24)]
-    for at in range(120):
-        feed = Feed(documents[at // 7 % 4], float(at), "refused" if at % 11 == 0 else "")
-        state, size = states[at // 3 % len(states)], sizes[at // 5 % 3]
-        assert view.frame(feed, state, *size) == View().frame(feed, state, *size)
-
-
-def test_rows_of_a_document_are_not_computed_for_each_frame() -> None:
-    """The terminal is redrawn four times a second, and on each key."""
-    iterations = 0
-
-    class Counted(tuple[GpuStatus, ...]):
-        __slots__ = ()
-
-        def __iter__(self) -> Iterator[GpuStatus]:
-            nonlocal iterations
-            iterations += 1
-            return super().__iter__()
-
-    view, document = View(), status("mig")
-    document = msgspec.structs.replace(document, gpus=Counted(document.gpus or ()))
-    view.frame(Feed(document), State(), 80, 24)
-    before = iterations
-    assert before > 0
-    for state in (State(), State(offset=9), State(typing=True), State(before="x")):
-        view.frame(Feed(document, 7.0, "refused"), state, 80, 50)
-    assert iterations == before
-    view.frame(Feed(document), State(folded=True), 80, 24)
-    assert iterations > before

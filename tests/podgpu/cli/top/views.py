@@ -2,7 +2,7 @@
 
 from pipeline.status_page.status_document import StatusDocument
 from podgpu.cli.top.ui_state import State, pressed
-from podgpu.cli.top.view import Feed, Frame, View
+from podgpu.cli.top.view import Feed, Frame, frame
 from tests.pipeline.status_page.scenes import status
 
 
@@ -10,7 +10,7 @@ def frame_of(
     name: str | StatusDocument, state: State | None = None, columns: int = 80, height: int = 24
 ) -> Frame:
     found = status(name) if isinstance(name, str) else name
-    return View().frame(Feed(found), state or State(), columns, height)
+    return frame(Feed(found), state or State(), columns, height)
 
 
 def lines(name: str | StatusDocument, state: State | None = None, columns: int = 80) -> list[str]:
