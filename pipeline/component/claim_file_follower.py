@@ -76,7 +76,7 @@ async def _follow(
         watcher.open()
         watcher.forget()
         start_ns = ctx.clock.now().mono_ns
-        outcome = await asyncio.to_thread(reader.read, changed)
+        outcome = await reader.read(changed)
         took_ns = ctx.clock.now().mono_ns - start_ns
         watcher.log_state(ctx.log)
         wait = watcher.max_wait(await report.file(outcome, changed))

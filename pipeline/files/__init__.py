@@ -3,7 +3,14 @@
 What a file means is not handled here.
 """
 
-from pipeline.files.bounded_read import AbsentError, Content, Stamp, UnreadableError, read_file
+from pipeline.files.bounded_read import (
+    AbsentError,
+    Content,
+    Stamp,
+    UnreadableError,
+    read_file,
+    read_local_file,
+)
 from pipeline.files.file_watch import Watcher
 
 __all__ = [
@@ -13,4 +20,5 @@ __all__ = [
     "UnreadableError",
     "Watcher",
     "read_file",
+    "read_local_file",
 ]

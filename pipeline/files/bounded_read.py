@@ -1,10 +1,17 @@
-"""Reads a file within a size limit. It blocks: call it in a thread."""
+"""Reads regular files: whole ones within a size limit, or piece by piece in an event loop."""
 
+import asyncio
+import contextlib
+import errno
 import os
 import stat
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+import aiofiles.os
+from aiofiles.threadpool.binary import AsyncFileIO
 
 from config.value_types import ByteSize
 
@@ -12,8 +19,11 @@ Stamp: TypeAlias = tuple[int, int, int, int, int]
 """Changes whenever the file changes, within the resolution of its timestamps."""
 
 # Without O_NONBLOCK, open would wait for a writer if the file is a pipe.
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_CHUNK = 1 << 20
+_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_CHUNK: Final = 1 << 20
+
+_CLOSE_TIMEOUT: Final = 0.5
+"""Seconds that a cancelled reader waits for the file system to return from the current call."""
 
 
 class UnreadableError(Exception):
@@ -35,7 +45,7 @@ class Content:
 def read_file(
     path: Path, max_size: ByteSize, known: Stamp | None, *, orphan: bool = False
 ) -> Content:
-    """Read a file, unless its stamp is `known`.
+    """Read a file, unless its stamp is `known`. It blocks: call it in a thread.
 
     Args:
         path: the file.
@@ -46,41 +56,89 @@ def read_file(
     Raises:
         UnreadableError: it can't be read. The text stays the same while the error does.
     """
+    chunks: list[bytes] = []
+    with _with_reason(path), open(path, "rb", buffering=0, opener=_open_regular) as file:
+        stamp = _stamp(os.fstat(file.fileno()), path, orphan=orphan)
+        while stamp != known and _fits(chunks, path, max_size) and (chunk := file.read(_CHUNK)):
+            chunks.append(chunk)
+    return Content(stamp, None if stamp == known else b"".join(chunks))
+
+
+async def read_local_file(path: Path, max_size: ByteSize, known: Stamp | None) -> Content:
+    """Read a file as `read_file` does, without blocking the event loop."""
+    chunks: list[bytes] = []
+    with _with_reason(path):
+        async with opened(path) as file:
+            stamp = _stamp(await aiofiles.os.stat(file.fileno()), path)
+            while (
+                stamp != known
+                and _fits(chunks, path, max_size)
+                and (chunk := await file.read(_CHUNK))
+            ):
+                chunks.append(chunk)
+    return Content(stamp, None if stamp == known else b"".join(chunks))
+
+
+@contextlib.asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[AsyncFileIO]:
+    """Open a file for reading; its calls run in the event loop's default executor.
+
+    If the reader is cancelled while a call hangs, the file is closed when that call returns.
+
+    Raises:
+        OSError: it can't be opened, or is not a regular file.
+    """
+    opening = asyncio.ensure_future(aiofiles.open(path, "rb", buffering=0, opener=_open_regular))
+    limit = None
     try:
-        descriptor = os.open(path, _FLAGS)
-        try:
-            return _read(descriptor, path, max_size, known, orphan=orphan)
-        finally:
-            os.close(descriptor)
+        yield await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        limit = _CLOSE_TIMEOUT
+        raise
+    finally:
+        await asyncio.wait({asyncio.ensure_future(_close(opening))}, timeout=limit)
+
+
+async def _close(opening: asyncio.Future[AsyncFileIO]) -> None:
+    with contextlib.suppress(OSError):  # then it was not opened
+        await (await opening).close()
+
+
+def _open_regular(path: str, _flags: int) -> int:
+    descriptor = os.open(path, _FLAGS)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # `open` refuses a folder
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "Is not a regular file")
+
+
+@contextlib.contextmanager
+def _with_reason(path: Path) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise AbsentError(f"{path}: no such file") from None
     except PermissionError:
         raise UnreadableError(f"{path}: permission denied to uid {os.geteuid()}") from None
+    except IsADirectoryError:
+        raise UnreadableError(f"{path}: is not a regular file") from None
     except OSError as error:
-        raise UnreadableError(f"{path}: {os.strerror(error.errno or 0).lower()}") from None
+        raise UnreadableError(f"{path}: {(error.strerror or str(error)).lower()}") from None
 
 
-def _read(
-    descriptor: int, path: Path, max_size: ByteSize, known: Stamp | None, *, orphan: bool
-) -> Content:
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
-        raise UnreadableError(f"{path}: is not a regular file")
+def _stamp(found: os.stat_result, path: Path, *, orphan: bool = False) -> Stamp:
     if found.st_nlink == 0 and not orphan:
         # The path leads to a file without a name: the file is mounted, and was replaced outside.
         raise UnreadableError(
             f"{path}: the file was replaced, but this mount of it still shows the old file; mount "
             "the folder instead of the file, or let the writer write in place"
         )
-    stamp = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev)
-    if stamp == known:
-        return Content(stamp, None)
-    chunks: list[bytes] = []
-    size = 0
-    # The file may have grown since fstat: a program may be writing it now.
-    while size <= max_size and (chunk := os.read(descriptor, _CHUNK)):
-        chunks.append(chunk)
-        size += len(chunk)
-    if size > max_size:
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev
+
+
+def _fits(chunks: list[bytes], path: Path, max_size: ByteSize) -> bool:
+    """Check the size that was read: a program may be writing the file, so it may have grown."""
+    if sum(map(len, chunks)) > max_size:
         raise UnreadableError(f"{path}: is larger than max_size ({max_size})")
-    return Content(stamp, b"".join(chunks))
+    return True

@@ -10,7 +10,13 @@ from typing import Final
 from config.value_types import ByteSize
 from pipeline.base.clock import Clock
 from pipeline.base.errors import TransientError
-from pipeline.files.bounded_read import AbsentError, Stamp, UnreadableError, read_file
+from pipeline.files.bounded_read import (
+    AbsentError,
+    Stamp,
+    UnreadableError,
+    read_file,
+    read_local_file,
+)
 from pipeline.model import NS, Instant
 from sources.dcgm.options import Options
 
@@ -65,9 +71,7 @@ class File:
             TransientError: the file is missing, cannot be read, or is too old.
         """
         try:
-            content = await asyncio.to_thread(
-                read_file, self._path, self._options.max_size, self._stamp
-            )
+            content = await read_local_file(self._path, self._options.max_size, self._stamp)
         except AbsentError as error:
             raise TransientError(
                 f"{error}; check that the exporter runs and that the folder is mounted"
