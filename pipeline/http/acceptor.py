@@ -4,7 +4,7 @@ import asyncio
 import logging
 import resource
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
@@ -34,18 +34,18 @@ class Acceptor:
 
     Args:
         listening: the socket.
-        protocol: makes the protocol of a connection.
+        serve: starts to serve an accepted connection.
         accounting: counts connections.
     """
 
     def __init__(
         self,
         listening: socket.socket,
-        protocol: Callable[[ClientConnection], asyncio.Protocol],
+        serve: Callable[[socket.socket, ClientConnection], Awaitable[None]],
         accounting: ClientShares,
     ) -> None:
         self._listening = listening
-        self._protocol = protocol
+        self._serve = serve
         self._accounting = accounting
         self._loop = asyncio.get_running_loop()
         self._turns = FairQueue(_STARTS_PER_ROUND, min(_MAX_WAITING, _max_open_files() // 4))
@@ -91,10 +91,10 @@ class Acceptor:
         client = self._accounting.admit(source)
         try:
             accepted.setblocking(False)
-            await self._loop.connect_accepted_socket(lambda: self._protocol(client), accepted)
-        except OSError:
+            await self._serve(accepted, client)
+        except OSError as error:
+            _LOG.debug("%s: the connection could not be opened: %s", source, error)
             accepted.close()
-            self._accounting.remove(client)
 
     def _opened(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
         self._opening.discard(task)

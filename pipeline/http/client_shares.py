@@ -52,7 +52,7 @@ class ClientConnection:
         self.held = 0
         self.answer: Sequence[bytes] = ()
         self.ended = False
-        self.abort: Callable[[], None] = _nothing
+        self.abort: Callable[[], object] = _nothing
         self.cancel: Callable[[], None] | None = None
 
     @property

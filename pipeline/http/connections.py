@@ -1,7 +1,8 @@
-"""aiohttp's server, with limits on what connections hold, and the TLS handshake before it."""
+"""aiohttp's server, with limits on what connections hold, and with TLS."""
 
 import asyncio
 import logging
+import socket
 import ssl
 from asyncio import sslproto
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,23 +36,25 @@ class Handler(web.RequestHandler):
 
     Attributes:
         client: counts what the connection holds.
+        access: checks the client's certificate; None for plain HTTP.
         context: TLS context of the connection.
         body: body of the current request, or of the last.
     """
 
-    __slots__ = ("body", "client", "context", "server")
+    __slots__ = ("access", "body", "client", "context", "server")
 
     def __init__(
         self,
         server: "Server",
         client: ClientConnection,
-        context: ssl.SSLContext | None,
+        access: "Access | None",
         **options: Any,
     ) -> None:
         super().__init__(server, **options)
         self.server = server
         self.client = client
-        self.context = context
+        self.access = access
+        self.context: ssl.SSLContext | None = None
         self.body: StreamReader | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -60,11 +63,19 @@ class Handler(web.RequestHandler):
         if not isinstance(transport, asyncio.Transport):
             raise TypeError("a listener serves stream transports only")
         self.client.abort = transport.abort
+        certificate = transport.get_extra_info("peercert")
+        if self.access is not None and not self.access.allows_certificate(certificate):
+            _LOG.debug("%s: the client certificate has no allowed name", self.client.source)
+            self.client.ended = True
         if self.client.ended:
             transport.abort()
             return
         # `drain` waits until the kernel has accepted all written data.
         transport.set_write_buffer_limits(high=1)
+        if self.context is not None:
+            # asyncio has no public way to the transport below TLS.
+            tls: Any = transport
+            tls._ssl_protocol._transport.set_write_buffer_limits(high=1)  # noqa: SLF001
         if hasattr(transport, "max_size"):  # asyncio's own transport: bytes of one read
             transport.max_size = _READ_BYTES
 
@@ -134,6 +145,10 @@ class Server(web.Server):
             "max_headers": _MAX_HEADERS,
             "read_bufsize": _READ_BYTES,
         }
+        self._tls_timeouts = {
+            "ssl_handshake_timeout": limits.handshake_seconds,
+            "ssl_shutdown_timeout": limits.close_seconds,
+        }
         self.limits = limits
         self.accounting = accounting
         self._access = access
@@ -147,24 +162,33 @@ class Server(web.Server):
         access = self._access()
         return {**COMMON_HEADERS, **access.rules.headers} if access is not None else COMMON_HEADERS
 
-    def protocol(self, client: ClientConnection) -> asyncio.Protocol:
-        """Return the protocol for a connection that was just accepted."""
+    async def connect(self, accepted: socket.socket, client: ClientConnection) -> None:
+        """Serve a connection that was just accepted, by the rules now in force.
+
+        The connection is counted from the start, so that unfinished handshakes can't pile up. A
+        client that sends plain HTTP where TLS is required fails in the handshake, at its first
+        bytes.
+
+        Raises:
+            OSError: the connection or its TLS handshake failed.
+        """
         self._clients.add(client)
         access = self._access()
-        return (
-            TlsHandshake(self, access, client)
-            if access is not None
-            else Handler(self, client, None, **self._options)
-        )
-
-    def serve_connection(
-        self, client: ClientConnection, transport: asyncio.Transport, context: ssl.SSLContext | None
-    ) -> Handler:
-        """Serve a connection after its TLS handshake."""
-        handler = Handler(self, client, context, **self._options)
-        transport.set_protocol(handler)
-        handler.connection_made(transport)
-        return handler
+        handler = Handler(self, client, access, **self._options)
+        if (task := asyncio.current_task()) is not None:
+            client.abort = task.cancel
+        try:
+            if access is not None:
+                handler.context = (await access.current()).context
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: handler,
+                accepted,
+                ssl=handler.context,
+                **self._tls_timeouts if handler.context is not None else {},
+            )
+        finally:
+            if handler.transport is None:
+                self.remove(client)
 
     def remove(self, client: ClientConnection) -> None:
         """Stop counting a connection."""
@@ -194,105 +218,6 @@ class Server(web.Server):
         # A closed transport still waits for its client to read; an aborted one does not.
         for client in list(self._clients):
             client.abort()
-
-
-class TlsHandshake(asyncio.Protocol):
-    """Does the TLS handshake by the rules now in force, and passes the connection to the server.
-
-    The connection is counted from the start, so that unfinished handshakes can't pile up. A client
-    that sends plain HTTP where TLS is required fails in the handshake, at its first bytes.
-    """
-
-    def __init__(self, server: Server, access: "Access", client: ClientConnection) -> None:
-        self._server = server
-        self._client = client
-        self._access = access
-        self._plain: asyncio.Transport | None = None
-        self._handshake: asyncio.Task[None] | None = None
-        self._early_data: list[bytes] = []
-        self._lost = self._eof = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the handshake; called by asyncio, as are the methods below."""
-        if not isinstance(transport, asyncio.Transport):
-            raise TypeError("a listener serves stream transports only")
-        self._plain = transport
-        self._client.abort = self.force_close
-        if self._client.ended:
-            transport.abort()
-            return
-        transport.set_write_buffer_limits(high=1)
-        # Data that arrives meanwhile is for the handler that is set next.
-        transport.pause_reading()
-        self._handshake = asyncio.create_task(self._open(transport), name="handshake")
-
-    async def _open(self, plain: asyncio.Transport) -> None:
-        transport = plain
-        try:
-            rules = await self._access.current()
-            if rules.context is not None:
-                transport = await self._start_tls(plain, rules.context)
-                if not self._access.allows_certificate(transport.get_extra_info("peercert")):
-                    _LOG.debug(
-                        "%s: connection refused: the client certificate has no allowed name",
-                        _address(plain),
-                    )
-                    self.force_close()
-                    return
-        except (OSError, EOFError) as error:  # errors of the TLS library are OSErrors
-            _LOG.debug("%s: TLS handshake failed: %s", _address(plain), error)
-            self.force_close()
-            return
-        except asyncio.CancelledError:
-            self.force_close()
-            raise
-        if self._lost:
-            return
-        handler = self._server.serve_connection(self._client, transport, rules.context)
-        for data in self._early_data:
-            handler.data_received(data)
-        if self._eof:
-            handler.eof_received()
-        if rules.context is None:
-            plain.resume_reading()
-
-    async def _start_tls(
-        self, plain: asyncio.Transport, context: ssl.SSLContext
-    ) -> asyncio.Transport:
-        transport = await asyncio.get_running_loop().start_tls(
-            plain,
-            self,
-            context,
-            server_side=True,
-            ssl_handshake_timeout=self._server.limits.handshake_seconds,
-            ssl_shutdown_timeout=self._server.limits.close_seconds,
-        )
-        if transport is None:  # by the type stub of older Pythons: the connection was lost
-            raise EOFError
-        return transport
-
-    def data_received(self, data: bytes) -> None:
-        """Keep data that arrives with the end of the handshake."""
-        # This is called between the handshake's end and `_open`: at most one read.
-        self._early_data.append(data)
-
-    def eof_received(self) -> None:
-        """Note that the client sends no more."""
-        self._eof = True
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Note that the connection is lost."""
-        self._lost = True
-        self._server.remove(self._client)
-
-    def force_close(self) -> None:
-        """Abort the connection."""
-        self._lost = True
-        self._server.remove(self._client)
-        if self._handshake is not None and self._handshake is not asyncio.current_task():
-            self._handshake.cancel()
-        if self._plain is not None:
-            self._plain.abort()
 
 
 def _request(
@@ -332,7 +257,3 @@ def _too_large(headers: Mapping[str, str]) -> bytes:
 def _debug_only(record: logging.LogRecord) -> bool:
     record.exc_info = None
     return _LOG.isEnabledFor(logging.DEBUG)
-
-
-def _address(transport: asyncio.Transport) -> str:
-    return str((transport.get_extra_info("peername") or ("?",))[0])

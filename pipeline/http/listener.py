@@ -113,7 +113,7 @@ class Listener:
         self._server = Server(
             self.serve, context.limits, context.accounting, lambda: context.access
         )
-        self._acceptor = Acceptor(listening, self._server.protocol, context.accounting)
+        self._acceptor = Acceptor(listening, self._server.connect, context.accounting)
         tls = context.access is not None and context.access.rules.context is not None
         host = self.address.host or "localhost"
         host = f"[{host}]" if ":" in host else host

@@ -177,13 +177,12 @@ async def test_r7_a_lack_of_descriptors_is_logged_once_and_the_server_recovers(
         connection.abort = lambda one=connection: ended.append(one)  # type: ignore[misc]
     accepted = asyncio.Event()
 
-    class Accepting(asyncio.Protocol):
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            accepted.set()
-            transport.close()
+    async def serve(connection: socket.socket, _: ClientConnection) -> None:
+        accepted.set()
+        connection.close()
 
     caplog.set_level(logging.INFO)
-    acceptor = Acceptor(listening, lambda _: Accepting(), accounting)
+    acceptor = Acceptor(listening, serve, accounting)
     try:
         _, writer = await asyncio.open_connection(*listening.getsockname())
         await asyncio.sleep(0.5)
