@@ -1,4 +1,4 @@
-"""HTTP client that queries a running daemon.
+"""HTTP client that queries a running daemon, and its error messages: what is wrong, and the fix.
 
 It uses `http.client`, because importing aiohttp takes longer than the request.
 """
@@ -6,23 +6,34 @@ It uses `http.client`, because importing aiohttp takes longer than the request.
 import http.client
 import ipaddress
 import socket
+import ssl
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
 
 from pipeline.base.errors import PermanentError, TransientError
 from pipeline.base.safe_text import line
 from pipeline.base.version import VERSION
-from podgpu.cli import daemon_errors
 from podgpu.cli.client_options import LOCAL, NO_ACCESS_OPTIONS, PASSWORD, Access
-from podgpu.cli.client_tls import authorization, context
+from podgpu.cli.client_tls import authorization, context, place_of
 
 _TIMEOUT_S: Final = 15.0
 _MAX_BYTES: Final = 16 << 20
+_MAX_CHARACTERS: Final = 500
+_PORTS: Final = {"http": http.client.HTTP_PORT, "https": http.client.HTTPS_PORT}
+
+# OpenSSL's x509_vfy.h.
+_NOT_YET: Final = 9
+_EXPIRED: Final = 10
+_UNTRUSTED: Final = frozenset({18, 19, 20, 21})
+"""Codes for: self-signed, alone or at the end of the chain; issuer unknown or not found."""
+_OTHER_NAME: Final = frozenset({62, 64})
+
+_CLOSED_ERRORS: Final = (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError)
+"""Errors when a server closes the connection. podgpu's server does so without a response."""
 
 
 class NotListeningError(Exception):
@@ -46,19 +57,21 @@ def get(url: str, path: str, query: Mapping[str, str], access: Access = NO_ACCES
             the daemon refuses the request (with the daemon's message).
         TransientError: there is no usable response.
     """
-    address = _address(url)
-    _check_access(address, access)
+    where = _address(url)
+    _check_access(where, access)
     headers = {"User-Agent": f"podgpu/{VERSION}"}
     if secret := authorization(access):
         headers["Authorization"] = secret
+    # Without a port, http.client would take the last part of an IPv6 address as the port.
+    port = _PORTS[where.scheme] if where.port is None else where.port
+    host = where.hostname or ""
     connection = (
-        http.client.HTTPSConnection(
-            address.host, address.port, timeout=_TIMEOUT_S, context=context(access)
-        )
-        if address.secure
-        else http.client.HTTPConnection(address.host, address.port, timeout=_TIMEOUT_S)
+        http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=context(access))
+        if where.scheme == "https"
+        else http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
     )
-    target = address.path + path + (f"?{urlencode(query)}" if query else "")
+    address = _text(where)
+    target = where.path.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
     try:
         response, body = _exchange(connection, target, headers)
     except (ConnectionRefusedError, socket.gaierror) as error:
@@ -69,8 +82,7 @@ def get(url: str, path: str, query: Mapping[str, str], access: Access = NO_ACCES
             "reachable"
         ) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        message = daemon_errors.broken(error, address.host, access, secure=address.secure)
-        raise TransientError(f"{address}: {message}") from error
+        raise TransientError(f"{address}: {_broken(error, where, access)}") from error
     finally:
         connection.close()
     if len(body) > _MAX_BYTES:
@@ -79,18 +91,19 @@ def get(url: str, path: str, query: Mapping[str, str], access: Access = NO_ACCES
             "podgpu"
         )
     text = body.decode("utf-8", "replace")
+    if response.status == HTTPStatus.OK:
+        return text
+    # Texts of the daemon are shown on one line, and shortened.
+    message = line(text.strip(), _MAX_CHARACTERS)
     if response.status == HTTPStatus.BAD_REQUEST:
-        raise PermanentError(daemon_errors.one_line(text))
-    if response.status != HTTPStatus.OK:
-        page = str(address).rstrip("/") + path
-        message = daemon_errors.one_line(text) or daemon_errors.one_line(response.reason)
-        raise TransientError(
-            f"{page} answers {response.status}"
-            + daemon_errors.refused(
-                response.status, message, page, response.getheader("Location"), access
-            )
-        )
-    return text
+        raise PermanentError(message)
+    page = address.rstrip("/") + path
+    message = message or line(response.reason.strip(), _MAX_CHARACTERS)
+    location = response.getheader("Location")
+    raise TransientError(
+        f"{page} answers {response.status}"
+        + _refused(response.status, message, page, location, access)
+    )
 
 
 def place(url: str) -> str:
@@ -99,7 +112,11 @@ def place(url: str) -> str:
     Raises:
         PermanentError: the URL is invalid.
     """
-    return str(_address(url))
+    return _text(_address(url))
+
+
+def _text(where: SplitResult) -> str:
+    return line(f"{where.scheme}://{where.netloc}{where.path}")
 
 
 def _exchange(
@@ -141,68 +158,137 @@ def _exchange(
     return response, body
 
 
-@dataclass(frozen=True, slots=True)
-class _Address:
-    host: str
-    port: int
-    path: str
-    secure: bool
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-    @property
-    def loopback(self) -> bool:
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
-
-
-def _address(url: str) -> _Address:
+def _address(url: str) -> SplitResult:
     # Checked first, because any other message would repeat the password.
     if "@" in url:
         raise PermanentError(
             "do not put a user name or password in the address, other users could read them: "
             f"give --user, and --password-file or the variable {PASSWORD}"
         )
+    invalid = PermanentError(f"not a valid address: give an address such as {LOCAL}")
     try:
         where = urlsplit(url)
-        port = where.port
+        _ = where.port  # raises ValueError if it is invalid
     except ValueError:
-        where, port = urlsplit(""), None
-    kinds = {"http": http.client.HTTP_PORT, "https": http.client.HTTPS_PORT}
+        raise invalid from None
     # The invalid part is not repeated in the message: it may be a password or a token.
     if where.query or where.fragment:
         raise PermanentError(
             "the address must have no query and no fragment, other users could read them: "
             f"give an address such as {LOCAL}"
         )
-    if where.scheme not in kinds or not where.hostname:
-        raise PermanentError(f"not a valid address: give an address such as {LOCAL}")
-    # Without a port, http.client would take the last part of an IPv6 address as the port.
-    port = kinds[where.scheme] if port is None else port
-    return _Address(
-        where.hostname,
-        port,
-        where.path.rstrip("/"),
-        where.scheme == "https",
-        line(f"{where.scheme}://{where.netloc}{where.path}"),
-    )
+    if where.scheme not in _PORTS or not where.hostname:
+        raise invalid
+    return where
 
 
-def _check_access(address: _Address, access: Access) -> None:
-    if address.secure:
+def _check_access(where: SplitResult, access: Access) -> None:
+    if where.scheme == "https":
         return
     for given in (access.ca_file, access.cert_file):
         # Only options are checked: a variable applies to all addresses.
         if given is not None and given.option:
             raise PermanentError(
-                f"{given.origin} is for TLS: give --url https://HOST:PORT, not {address}"
+                f"{given.origin} is for TLS: give --url https://HOST:PORT, not {_text(where)}"
             )
-    if access.user is not None and not address.loopback and not access.insecure:
+    if access.user is not None and not access.insecure and not _is_loopback(where.hostname or ""):
         raise PermanentError(
-            f"{address}: over plain HTTP the password could be read on the network; give an "
+            f"{_text(where)}: over plain HTTP the password could be read on the network; give an "
             "https:// address, or --insecure to send it anyway"
         )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _broken(error: Exception, where: SplitResult, access: Access) -> str:
+    """Return why there was no response.
+
+    Args:
+        error: error of the connection or of `http.client`.
+        where: address of the request.
+        access: TLS and credentials of the request.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _untrusted(error, where.hostname, access)
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return "the server does not use TLS; give an http:// address if it is a podgpu daemon"
+    alert = isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
+    if alert or isinstance(error, _CLOSED_ERRORS):
+        fix = "if it uses TLS, give an https:// address"
+        if where.scheme == "https":
+            fix = "it may require a client certificate: give --cert-file and --key-file"
+            if access.cert_file is not None:
+                fix = (
+                    f"check that it accepts the client certificate of {place_of(access.cert_file)}"
+                )
+        return f"the server closed the connection without a response; {fix}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {line(error.reason or str(error))}; check that the server is podgpu"
+    if isinstance(error, http.client.HTTPException):
+        return f"the response is invalid: {line(repr(error))}; check that the server is podgpu"
+    return line(str(error)) or type(error).__name__
+
+
+def _untrusted(error: ssl.SSLCertVerificationError, host: str | None, access: Access) -> str:
+    code = error.verify_code
+    if code in _OTHER_NAME:
+        return (
+            f"its certificate is not valid for {host}; use a host name or address from the "
+            "certificate's subjectAltName (the common name does not count)"
+        )
+    if code in (_EXPIRED, _NOT_YET):
+        when = "has expired" if code == _EXPIRED else "is not valid yet"
+        return f"its certificate {when}; renew it, or correct this machine's clock"
+    if code not in _UNTRUSTED:
+        return f"its certificate is invalid: {line(error.verify_message)}; renew it"
+    if access.ca_file is None:
+        return (
+            "its certificate is not trusted; give the certificate of the authority that signed it "
+            "with --ca-file"
+        )
+    return (
+        f"its certificate is not trusted; {place_of(access.ca_file)} must contain the certificate "
+        "of the authority that signed it"
+    )
+
+
+def _refused(status: int, message: str, page: str, location: str | None, access: Access) -> str:
+    """Return the text that follows "PAGE answers STATUS" in the error message.
+
+    Args:
+        status: HTTP status, not 200.
+        message: message in the response.
+        page: URL of the request.
+        location: the header `Location` of the response.
+        access: TLS and credentials of the request.
+    """
+    if 300 <= status < 400 and location and (place := _place(page, location)):
+        return (
+            f" and redirects to {place}; podgpu does not follow redirects: give the address of the "
+            "daemon with --url"
+        )
+    fix = ""
+    if status == HTTPStatus.UNAUTHORIZED:
+        fix = f"; give --user, and --password-file or the variable {PASSWORD}"
+        if access.user is not None:
+            secret = access.password_file
+            source = place_of(secret) if secret is not None else PASSWORD
+            fix = f"; check that {place_of(access.user)} and {source} match its web config file"
+    elif status == HTTPStatus.FORBIDDEN:
+        fix = "; check that access control there allows this user or client certificate"
+    return f": {message}{fix}"
+
+
+def _place(page: str, location: str) -> str:
+    """Return the target of a redirect without its user and query, which may be secret."""
+    try:
+        where = urlsplit(urljoin(page, location))
+    except ValueError:
+        return ""
+    host = where.netloc.rpartition("@")[2]
+    return line(f"{where.scheme}://{host}{where.path}")
