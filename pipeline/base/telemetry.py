@@ -16,16 +16,23 @@ class Family:
 
     Attributes:
         name: as in the text exposition format, with `_total` for counters and the unit as suffix.
-        type: a `summary` has a sum and a count, and no quantiles.
         help: one sentence.
+        summary: it has a sum and a count, and no quantiles.
         timestamped: a counter with the time of its last increase, which distinguishes a present
             loss from an old one.
     """
 
     name: str
-    type: Literal["counter", "gauge", "summary"]
     help: str
+    summary: bool = False
     timestamped: bool = False
+
+    @property
+    def type(self) -> Literal["counter", "gauge", "summary"]:
+        """The type; a name that ends with `_total` is that of a counter."""
+        if self.summary:
+            return "summary"
+        return "counter" if self.name.endswith("_total") else "gauge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,102 +75,80 @@ Troubles: TypeAlias = Mapping[tuple[str, str], LastProblem]
 """Last problems by component: `source` or `sink`, and its name."""
 
 FAMILIES: tuple[Family, ...] = (
-    Family("podgpu_build_info", "gauge", "Version of podgpu and of its Python; always 1."),
-    Family("podgpu_source_up", "gauge", "1 while the source works, 0 while it does not."),
+    Family("podgpu_build_info", "Version of podgpu and of its Python; always 1."),
+    Family("podgpu_source_up", "1 while the source works, 0 while it does not."),
     Family(
         "podgpu_source_age_seconds",
-        "gauge",
         "Time since the source last reported; no sample before its first report.",
     ),
     Family(
         "podgpu_attribution_age_seconds",
-        "gauge",
         "Time since the source last confirmed its reports about pods and holders.",
     ),
-    Family("podgpu_source_events_total", "counter", "Events that the source has emitted."),
-    Family(
-        "podgpu_source_restarts_total",
-        "counter",
-        "How often the source failed and was restarted.",
-    ),
+    Family("podgpu_source_events_total", "Events that the source has emitted."),
+    Family("podgpu_source_restarts_total", "How often the source failed and was restarted."),
     Family(
         "podgpu_device_ids_unresolved",
-        "gauge",
         "Device ids in the source's claims that match no device now.",
     ),
     Family(
         "podgpu_unresolved_device_ids_total",
-        "counter",
         "Device ids in the source's claims that matched no device of this node.",
     ),
     Family(
         "podgpu_sample_errors_total",
-        "counter",
         "Readings that failed, by device and the driver's error; fields that the device does not "
         "support are not counted.",
     ),
     Family(
         "podgpu_source_dropped_total",
-        "counter",
         "Values that the source received and could not use, by reason.",
     ),
-    Family("podgpu_sink_up", "gauge", "1 while the sink accepts snapshots, 0 while it does not."),
+    Family("podgpu_sink_up", "1 while the sink accepts snapshots, 0 while it does not."),
     Family(
         "podgpu_sink_dropped_total",
-        "counter",
         "Readings that the sink did not pass on, and points that it gave up, by reason.",
         timestamped=True,
     ),
     Family(
         "podgpu_sink_emitted_total",
-        "counter",
         "Readings that the sink passed on; for a sink with a queue, points that the receiver "
         "accepted.",
     ),
     Family(
         "podgpu_sink_requests_total",
-        "counter",
         "Requests that the sink has sent to the API server, by method and result.",
     ),
     Family(
         "podgpu_sink_errors_total",
-        "counter",
         "Errors of the sink other than dropped readings, by operation and reason.",
     ),
-    Family(
-        "podgpu_config_reloads_total",
-        "counter",
-        "Attempts to apply a changed configuration, by result.",
-    ),
+    Family("podgpu_config_reloads_total", "Attempts to apply a changed configuration, by result."),
     Family(
         "podgpu_config_reload_last_successful",
-        "gauge",
         "1 while the last change of the configuration and of its list of counters is in force, 0 "
         "while one of them could not be applied; no sample before the first attempt.",
     ),
-    Family("podgpu_inbox_depth", "gauge", "Events that wait for the join."),
+    Family("podgpu_inbox_depth", "Events that wait for the join."),
     Family(
         "podgpu_gpus",
-        "gauge",
         "Physical GPUs: present are those that respond now, expected are all that were seen since "
         "podgpu started.",
     ),
     Family(
         "podgpu_topology_contradictions",
-        "gauge",
         "Pairs of GPUs that the driver reports further apart than its other reports allow; no "
         "sample if no topology is known.",
     ),
     Family(
         "podgpu_usage_left_out_containers",
-        "gauge",
         "Containers without a usage account because there are too many on a device; no sample if "
         "no source takes usage samples.",
     ),
-    Family("process_cpu_seconds_total", "counter", "CPU time that podgpu has used."),
-    Family("process_resident_memory_bytes", "gauge", "Resident memory of podgpu."),
-    Family("process_start_time_seconds", "gauge", "Start time of podgpu, in Unix time."),
-    Family("process_open_fds", "gauge", "File descriptors that podgpu has open."),
+    Family("process_cpu_seconds_total", "CPU time that podgpu has used."),
+    Family("process_resident_memory_bytes", "Resident memory of podgpu."),
+    Family("process_start_time_seconds", "Start time of podgpu, in Unix time."),
+    Family("process_open_fds", "File descriptors that podgpu has open."),
 )
 """All families of podgpu's own, in the order of the page. Components refer to them by name."""
 

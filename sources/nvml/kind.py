@@ -11,16 +11,14 @@ KIND: Final = Kind(
     factory="sources.nvml.source:NvmlSource",
     uses_plan=True,
     doctor="sources.nvml.doctor:examine",
-    checks="sources.nvml.checks:CHECKS",
     families=(
         Family(
             "podgpu_sample_duration_seconds",
-            "summary",
             "Duration of a round of readings, from the first call to the last.",
+            summary=True,
         ),
         Family(
             "podgpu_samples_skipped_total",
-            "counter",
             "Rounds of readings that were skipped because the previous one had not ended.",
         ),
     ),

@@ -10,11 +10,9 @@ KIND: Final = Kind(
     options="sources.podresources.options:Options",
     factory="sources.podresources.source:PodResourcesSource",
     doctor="sources.podresources.doctor:examine",
-    checks="sources.podresources.checks:CHECKS",
     families=(
         Family(
             "podgpu_source_requests_total",
-            "counter",
             "Requests that the source has sent, by method and result.",
         ),
     ),
