@@ -10,7 +10,7 @@ from sources.nvml import codes, library
 from sources.nvml.gpu import Gpu
 from sources.nvml.library import Handle, Library, address
 from sources.nvml.targets import ReadingRequest, Target
-from sources.nvml.worker_pool import NO_TARGET, Step
+from sources.nvml.worker_pool import Step, Steps
 
 INIT: Final = "nvmlInit"
 COUNT: Final = "nvmlDeviceGetCount"
@@ -86,7 +86,6 @@ class Inventory:
         self._devices: tuple[Device, ...] = ()
         self._current: tuple[_Open, _Closed] = ({}, dict(remembered))
         self.errors: list[tuple[str, int]] = []
-        self._opened: dict[int, Gpu | Device] = {}
         self._count_code = codes.OK
         self._unopened: dict[int, int] = {}
 
@@ -160,24 +159,29 @@ class Inventory:
             if any(device.uuid in wanted for device in gpu.devices)
         ]
 
-    def open_steps(self) -> list[Step]:
-        """Return the steps that initialise NVML, read the driver's version, and open every GPU."""
-        accept = partial(self._set_count, rescan=True)
-        return [
-            Step(INIT, self._open, self._set_driver, is_critical=True),
-            Step(COUNT, self._read_count, accept, is_critical=True),
-        ]
+    def open_steps(self) -> Steps:
+        """Yield the steps that initialise NVML, read the driver's version, and open every GPU."""
+        self._driver = yield Step(INIT, self._open, is_critical=True)
+        yield from self._scan_steps(rescan=True, is_critical=True)
 
-    def read_steps(self, *, slow: bool, rescan: bool) -> list[Step]:
-        """Return the steps that count the GPUs, open them again if required, and read each."""
+    def read_steps(self, *, slow: bool, rescan: bool) -> Steps:
+        """Yield the steps that count the GPUs, open them again if required, and read each."""
+        yield from self._scan_steps(rescan=rescan, is_critical=False)
+        for gpu in self.gpus.values():
+            yield Step(gpu.uuid, partial(gpu.read, slow=slow))
 
-        def fan_out(gpus: Iterable[Gpu]) -> list[Step]:
-            return [Step(gpu.uuid, partial(gpu.read, slow=slow)) for gpu in gpus]
-
-        return [
-            Step(COUNT, self._read_count, partial(self._set_count, rescan=rescan)),
-            Step(NO_TARGET, lambda: list(self.gpus.values()), fan_out),
-        ]
+    def _scan_steps(self, *, rescan: bool, is_critical: bool) -> Steps:
+        count = yield Step(COUNT, self._read_count, is_critical, is_collected=False)
+        if count is None or (count == self._count and not rescan):
+            return
+        self._count, self._unopened = count, {}
+        opened: dict[int, Gpu | Device] = {}
+        for index in range(count):
+            target = self._target_name(index)
+            found = yield Step(target, partial(self._open_gpu, index), is_collected=False)
+            if found is not None:
+                opened[index] = found
+        self._commit(opened)
 
     def _open(self) -> Facts:
         self._nvml.open()
@@ -186,25 +190,6 @@ class Inventory:
             "nvml_version": "nvmlSystemGetNVMLVersion",
         }
         return _facts((name, self._nvml.text(call)) for name, call in names.items())
-
-    def _set_driver(self, facts: Facts) -> None:
-        self._driver = facts
-
-    def _set_count(self, count: int, *, rescan: bool) -> list[Step]:
-        """Return the steps that scan the GPUs, if required."""
-        if count == self._count and not rescan:
-            return []
-        self._count = count
-        self._opened, self._unopened = {}, {}
-        steps = [
-            Step(
-                self._target_name(index),
-                partial(self._open_gpu, index),
-                partial(self._record_opened, index),
-            )
-            for index in range(count)
-        ]
-        return [*steps, Step(NO_TARGET, partial(self._commit, count))]
 
     def _read_count(self) -> int:
         code, count = self._nvml.number(_COUNT_SYMBOLS)
@@ -222,17 +207,13 @@ class Inventory:
             return self.closed[index][0].uuid
         return f"index {index}"
 
-    def _record_opened(self, index: int, found: Gpu | Device | None) -> None:
-        if found is not None:
-            self._opened[index] = found
-
-    def _commit(self, count: int) -> None:
+    def _commit(self, opened: Mapping[int, Gpu | Device]) -> None:
         """Replace the inventory; an index that cannot be opened keeps its known devices."""
-        gpus = {index: found for index, found in self._opened.items() if isinstance(found, Gpu)}
+        gpus = {index: found for index, found in opened.items() if isinstance(found, Gpu)}
         present_uuids = {gpu.uuid for gpu in gpus.values()}
         closed: dict[int, tuple[Device, ...]] = {}
-        for index in range(count):
-            found = self._opened.get(index)
+        for index in range(self._count):
+            found = opened.get(index)
             if isinstance(found, Gpu):
                 continue
             old = self.gpus.get(index)

@@ -160,7 +160,7 @@ class Sampler:
             soonest = min((gpu.drain_due_ns for gpu in gpus), default=math.inf)
             if soonest >= until_ns:
                 return
-            steps = [Step(gpu.uuid, gpu.drain) for gpu in gpus]
+            steps = (Step(gpu.uuid, gpu.drain) for gpu in gpus)
             await self._workers.run(Job(steps, due_ns=int(soonest)))
 
     async def _round(self, due_ns: int, *, slow: bool) -> None:
@@ -323,7 +323,7 @@ class Sampler:
             if not gpus:
                 continue
             # Between two steps of a running round.
-            steps = [Step(gpu.uuid, gpu.read_forced) for gpu in gpus]
+            steps = (Step(gpu.uuid, gpu.read_forced) for gpu in gpus)
             job: Job[GpuReadings] = Job(steps, urgent=True)
             await self._workers.run(job)
             self._count_errors(job.results)

@@ -18,7 +18,7 @@ from sources.nvml import codes, nvlink, readers
 from sources.nvml.gpu import Gpu
 from sources.nvml.library import Library
 from sources.nvml.nvlink import Links
-from sources.nvml.worker_pool import Job, Step
+from sources.nvml.worker_pool import Job, Step, Steps
 
 T = TypeVar("T")
 
@@ -121,18 +121,22 @@ class TopologySurvey(Job[None]):
         self._gpus = tuple(gpus)
         self._unread = frozenset(unread)
         self._sysfs = sysfs_root
+        super().__init__(self._make_steps())
+
+    def _make_steps(self) -> Steps:
+        readings = self._readings
+        for gpu in self._gpus:
+            card = yield Step(gpu.uuid, partial(self._query, gpu, self._card))
+            if card is not None:
+                readings.cards[gpu.uuid], readings.links[gpu.uuid] = card
         # Each pair is read once, in the step of its first GPU.
-        later = [(gpu, self._gpus[at + 1 :]) for at, gpu in enumerate(self._gpus)]
-        steps = [
-            Step(gpu.uuid, partial(self._query, gpu, self._card), partial(self._store_card, gpu))
-            for gpu in self._gpus
-        ]
-        steps += [
-            Step(gpu.uuid, partial(self._read_pairs, gpu, others), partial(self._store_pairs, gpu))
-            for gpu, others in later
-            if others
-        ]
-        super().__init__(steps)
+        for place, gpu in enumerate(self._gpus[:-1], 1):
+            found = yield Step(gpu.uuid, partial(self._read_pairs, gpu, self._gpus[place:]))
+            for other, pair in found or ():
+                before = self._pair_before(gpu, other)
+                if before.reachable is not None and pair.reachable != before.reachable:
+                    self.changed |= {gpu.uuid, other.uuid}
+                readings.pairs[frozenset((gpu.uuid, other.uuid))] = pair
 
     def _query(self, gpu: Gpu, query: Callable[[Gpu], T]) -> T | None:
         """Query a GPU, unless it is down or a call with it hangs."""
@@ -166,10 +170,6 @@ class TopologySurvey(Job[None]):
         elif (cluster, clique) != (known.cluster, known.clique):
             self.changed.add(uuid)
         return replace(known, cluster=cluster, clique=clique), links
-
-    def _store_card(self, gpu: Gpu, found: tuple[TopologyCard, Links | None] | None) -> None:
-        if found is not None:
-            self._readings.cards[gpu.uuid], self._readings.links[gpu.uuid] = found
 
     def _read_pairs(self, gpu: Gpu, others: Iterable[Gpu]) -> list[tuple[Gpu, _Pair]]:
         found: list[tuple[Gpu, _Pair]] = []
@@ -210,13 +210,6 @@ class TopologySurvey(Job[None]):
         if code not in codes.LOST:
             self.errors.append((gpu.uuid, code))
         return None if code == codes.OUT_OF_RANGE else before
-
-    def _store_pairs(self, gpu: Gpu, found: Iterable[tuple[Gpu, _Pair]]) -> None:
-        for other, pair in found:
-            before = self._pair_before(gpu, other)
-            if before.reachable is not None and pair.reachable != before.reachable:
-                self.changed |= {gpu.uuid, other.uuid}
-            self._readings.pairs[frozenset((gpu.uuid, other.uuid))] = pair
 
     def _pair_before(self, one: Gpu, other: Gpu) -> _Pair:
         return self._readings.pairs.get(frozenset((one.uuid, other.uuid)), _Pair())

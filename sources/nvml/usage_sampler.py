@@ -87,7 +87,7 @@ class UsageSampler:
 
     async def _sample(self, gpus: Iterable[Gpu], *, urgent: bool) -> None:
         async with self._order_lock:
-            steps = [Step(one.gpu.uuid, one.sample) for one in self._samplers_of(gpus)]
+            steps = (Step(one.gpu.uuid, one.sample) for one in self._samplers_of(gpus))
             job: Job[GpuSample] = Job(steps, urgent=urgent, idle=not urgent)
             self._running_job = job
             try:

@@ -10,8 +10,7 @@ second thread hangs, the work ends with an error, since a third thread could han
 import asyncio
 import contextlib
 import threading
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -28,8 +27,9 @@ PROGRESS_INTERVAL_NS: Final = NS // 4
 change meanwhile, and earlier readings would be attributed to the new holder. A round of eight GPUs
 takes less time."""
 
-NO_TARGET = ""
-"""The target of a step that makes no call."""
+Steps: TypeAlias = "Generator[Step, Any, None]"
+"""Yields the steps of a job. It gets the result of each one; None if the step was left out, because
+its target hangs, or if its thread was abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,22 @@ class Step:
     Attributes:
         target: where it may hang: a GPU's uuid, or the name of a call.
         call: does the work.
-        accept: takes the result, on the same thread, unless the thread was abandoned; may return
-            steps that run next. Without it, a result other than None is added to the job's.
         is_critical: whether no other step can run if this one hangs.
+        is_collected: whether a result other than None is added to the job's.
     """
 
     target: str
     call: Callable[[], Any]
-    accept: Callable[[Any], "Iterable[Step] | None"] | None = None
     is_critical: bool = False
+    is_collected: bool = True
 
 
 class Job(Generic[T]):
     """Steps that belong together, and their results.
 
     Attributes:
-        steps: those that have not started.
+        steps: those that have not started. They are requested on any of the threads, one at a time.
+        answer: the result of the last step, for the next one.
         priority: 0 runs between the steps of other jobs; 2 runs only while no other job has a
             step that may start; 1 for any other job.
         due_ns: earliest start on the monotonic clock; 0 for immediately.
@@ -64,13 +64,14 @@ class Job(Generic[T]):
 
     def __init__(
         self,
-        steps: Iterable[Step],
+        steps: Steps,
         *,
         urgent: bool = False,
         idle: bool = False,
         due_ns: int = 0,
     ) -> None:
-        self.steps = deque(steps)
+        self.steps = steps
+        self.answer: Any = None
         self.priority = 0 if urgent else 2 if idle else 1
         self.due_ns = due_ns
         self.started: Instant | None = None
@@ -85,13 +86,6 @@ class Job(Generic[T]):
         results = self.results[:]
         del self.results[: len(results)]
         return results
-
-    def complete(self, step: Step, result: Any) -> None:
-        """Take the result of a step."""
-        if step.accept is not None:
-            self.steps.extendleft(reversed(list(step.accept(result) or ())))
-        elif result is not None:
-            self.results.append(result)
 
     def finish(self) -> None:
         """Wake the coroutine that waits for the job. Safe to call from any thread."""
@@ -242,8 +236,7 @@ class WorkerPool:
 
     def _abandon(self, worker: _Worker, step: Step) -> None:
         worker.retired = True
-        if step.target != NO_TARGET:
-            self._stuck[step.target] = worker
+        self._stuck[step.target] = worker
         self._worker = None
 
     def _fail_all(self, error: TransientError) -> None:
@@ -266,18 +259,28 @@ class WorkerPool:
                         worker.step, worker.since_ns = step, now.mono_ns
                         return job, step
                     else:
-                        self._jobs.remove(job)
                         job.ended = now
-                        job.finish()
+                        self._end(job)
                 self._changed.wait(wait)
         return None
 
     def _next(self, job: AnyJob) -> Step | None:
-        while job.steps:
-            step = job.steps.popleft()
-            if step.target not in self._stuck:
-                return step
-        return None
+        answer, job.answer = job.answer, None
+        try:
+            step = job.steps.send(answer)
+            while step.target in self._stuck:
+                step = next(job.steps)
+        except StopIteration:
+            return None
+        except Exception as caught:  # noqa: BLE001 -- handed to the loop, raised there
+            job.error = caught
+            return None
+        return step
+
+    def _end(self, job: AnyJob) -> None:
+        if job in self._jobs:
+            self._jobs.remove(job)
+        job.finish()
 
     def complete_step(
         self,
@@ -294,16 +297,13 @@ class WorkerPool:
                     del self._stuck[step.target]
                 return False
             worker.step = None
-            try:
-                if error is None:
-                    job.complete(step, result)
-            except Exception as caught:  # noqa: BLE001 -- handed to the loop, raised there
-                error = caught
             if error is not None:
                 job.error = error
-                if job in self._jobs:
-                    self._jobs.remove(job)
-                job.finish()
+                self._end(job)
+            elif result is not None:
+                job.answer = result
+                if step.is_collected:
+                    job.results.append(result)
         return True
 
     async def close(self, last: Callable[[], None] | None, within: float) -> None:
@@ -317,7 +317,7 @@ class WorkerPool:
             self._jobs.clear()
             idle = self._worker is not None and not self._stuck
         if last is not None and idle:
-            job: AnyJob = Job([Step(SHUTDOWN, last)])
+            job: AnyJob = Job(step for step in [Step(SHUTDOWN, last)])
             with self._changed:
                 self._jobs.append(job)
                 self._changed.notify()

@@ -2,13 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from pipeline.base.clock import SystemClock
 from pipeline.model import NS
-from sources.nvml.worker_pool import AnyJob, Job, Step, WorkerPool
+from sources.nvml.worker_pool import AnyJob, Job, Step, Steps, WorkerPool
 from tests.sources.nvml.harness import until
 
 CLOCK = SystemClock()
@@ -21,8 +21,8 @@ class Journal:
         self.done: list[str] = []
         self.gates: dict[str, threading.Event] = {}
 
-    def steps(self, name: str, count: int = 2) -> Iterable[Step]:
-        return [Step(f"{name}{at}", self._step(f"{name}{at}")) for at in range(count)]
+    def steps(self, name: str, count: int = 2) -> Steps:
+        return (Step(f"{name}{at}", self._step(f"{name}{at}")) for at in range(count))
 
     def _step(self, name: str) -> Callable[[], None]:
         def do() -> None:
@@ -53,7 +53,7 @@ async def test_jobs_run_in_the_order_urgent_usual_idle(
     await asyncio.sleep(0)
     pool.start(CLOCK, 5)
     # Jobs that were queued before the thread started run after the next new job.
-    await pool.run(Job((), urgent=True))
+    await pool.run(Job(journal.steps("none", 0), urgent=True))
     await asyncio.gather(*tasks)
     assert journal.done == ["urgent0", "urgent1", "usual0", "usual1", "idle0", "idle1"]
 
