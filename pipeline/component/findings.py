@@ -1,4 +1,4 @@
-"""Findings: the results of `podgpu doctor`'s checks."""
+"""Checks of `podgpu doctor`, and findings: their results. Only a check makes findings."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class Finding:
     """One result of a check.
 
     Attributes:
-        check: id of the check, a key of `CHECKS`.
+        check: id of the check.
         verdict: the severity.
         subject: what was checked: a file, a socket, an address or a call.
         observed: what the check found.
@@ -43,6 +43,48 @@ class Finding:
     observed: str
     fix: str = ""
     component: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check. `docs/troubleshooting.md` has a row for each: what it examines, problems and fixes.
+
+    Attributes:
+        id: stable; scripts and runbooks refer to it.
+        possible_verdicts: the bad verdicts that it can give: warning, failure, both or none.
+    """
+
+    id: str
+    possible_verdicts: frozenset[Verdict]
+
+    def ok(self, subject: str, observed: str) -> Finding:
+        """Return a finding without problem."""
+        return self._finding(Verdict.OK, subject, observed)
+
+    def skip(self, subject: str, why: str) -> Finding:
+        """Return the finding that the check was skipped, and why."""
+        return self._finding(Verdict.SKIPPED, subject, why)
+
+    def warning(self, subject: str, observed: str, fix: str) -> Finding:
+        """Return the finding that podgpu works, but something is missing or degraded."""
+        return self._finding(Verdict.WARNING, subject, observed, fix)
+
+    def failure(self, subject: str, observed: str, fix: str) -> Finding:
+        """Return the finding that something does not work."""
+        return self._finding(Verdict.FAILURE, subject, observed, fix)
+
+    def _finding(self, verdict: Verdict, subject: str, observed: str, fix: str = "") -> Finding:
+        if verdict in BOTH and not (fix and verdict in self.possible_verdicts):
+            raise ValueError(f"{self.id}: {verdict.value} needs a fix, and must be possible")
+        # Error texts start with the subject, which the finding already has.
+        return Finding(self.id, verdict, subject, observed.removeprefix(f"{subject}: "), fix)
+
+
+WARNS: Final = frozenset({Verdict.WARNING})
+FAILS: Final = frozenset({Verdict.FAILURE})
+BOTH: Final = WARNS | FAILS
+NONE: Final = frozenset[Verdict]()
+"""For checks that only inform."""
 
 
 def exit_status(findings: Iterable[Finding]) -> int:

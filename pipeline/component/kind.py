@@ -36,7 +36,6 @@ class Kind:
         uses_plan: it reads its context's plan, and restarts if the plan changes.
         doctor: dotted path of its checks for `podgpu doctor`; empty if there are none. Called with
             the options and a `pipeline.diagnostics.context.DoctorContext`.
-        checks: dotted path of the mapping of its checks; empty if `doctor` is.
         families: podgpu's own metrics that only components of this kind, or a few kinds, have.
         timeout_fix: what to do if `doctor` does not finish; empty for the general advice.
         holders: which holders a source reports. Which GPUs are free is only known if a source
@@ -53,7 +52,6 @@ class Kind:
     delivery: Delivery = Delivery.LATEST
     uses_plan: bool = False
     doctor: str = ""
-    checks: str = ""
     families: tuple[Family, ...] = ()
     timeout_fix: str = ""
     holders: Holders = "none"

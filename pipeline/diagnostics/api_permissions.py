@@ -11,10 +11,9 @@ from typing import Final
 import orjson
 
 from pipeline.base.errors import ApiError, CodeRefusedError, TransientError
-from pipeline.component.check import Check
 from pipeline.component.code_permissions import FIX, GIVE_BOTH
 from pipeline.component.contracts import KubeApi
-from pipeline.component.findings import Finding
+from pipeline.component.findings import Check, Finding
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.kube.json_access import as_dict
 

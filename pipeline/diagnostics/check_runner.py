@@ -9,10 +9,9 @@ from typing import Final, TypeAlias, cast
 import msgspec
 
 from config.schema import Component, Config
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.component.registry import KINDS, load
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.shared_checks import BUG, TIMED_OUT
 
 Examine: TypeAlias = Callable[[msgspec.Struct, DoctorContext], Awaitable[list[Finding]]]
 """The function that `Entry.doctor` names: checks one component, given its options."""
@@ -89,11 +88,13 @@ async def _one(examination: Examination, deadline: float) -> list[Finding]:
 
 def timed_out(name: str, seconds: float, fix: str) -> Finding:
     """Return the finding for checks that exceeded their time limit."""
-    return TIMED_OUT.failure(name, f"no answer within {seconds:g} s", fix)
+    return Check("check.deadline", FAILS).failure(name, f"no answer within {seconds:g} s", fix)
 
 
 def _bug(name: str, error: Exception) -> Finding:
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
     fix = "report this bug with the whole line; the result of the check is unknown"
-    return BUG.failure(name, f"{type(error).__name__}: {error} ({where})", fix)
+    return Check("check.bug", FAILS).failure(
+        name, f"{type(error).__name__}: {error} ({where})", fix
+    )

@@ -6,9 +6,8 @@ from typing import Final
 
 from config.value_types import ByteSize
 from pipeline.base.clock import Clock
-from pipeline.component.check import Check
 from pipeline.component.claim_file_reader import FileClaims
-from pipeline.component.findings import Finding, span
+from pipeline.component.findings import Check, Finding, span
 from pipeline.files import AbsentError, Content, UnreadableError, read_file
 from pipeline.model import NS
 

@@ -7,12 +7,11 @@ from typing import Final
 
 from config.schema import Counters
 from pipeline.base.errors import ApiError, TransientError
-from pipeline.component.findings import Finding
+from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.counters.list_source import ListUnavailableError, origin_of
 from pipeline.counters.plan_builder import default_plan, planned
 from pipeline.diagnostics.api_permissions import FORBIDDEN, NOT_FOUND, fix_for
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.shared_checks import COUNTERS_LIST
 from pipeline.fields import FieldPlan
 
 _SECTION: Final = "counters"
@@ -30,7 +29,7 @@ _FILE_FIXES: Final = (
 
 async def examine(setting: Counters, ctx: DoctorContext) -> list[Finding]:
     """Run the check `counters`."""
-    check = COUNTERS_LIST
+    check = Check("counters", BOTH)
     origin = origin_of(setting, ctx.kube)
     if origin is None:
         return [check.ok(_SECTION, "no list is set: podgpu reads its default fields")]

@@ -5,9 +5,10 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Final
 
-from pipeline.component.findings import Finding
+from pipeline.component.findings import WARNS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext, in_thread
-from pipeline.diagnostics.shared_checks import DUPLICATE_DAEMONS
+
+CHECK: Final = Check("twins", WARNS)
 
 _COMMANDS: Final = frozenset({"run", "demo", "dcgm-exporter"})
 """Commands that run as a daemon."""
@@ -29,18 +30,17 @@ _PROCESSES_FIX: Final = (
 
 async def examine(ctx: DoctorContext) -> list[Finding]:
     """Run the check `twins` on the visible processes."""
-    check = DUPLICATE_DAEMONS
     ours, others = await in_thread(partial(daemon_pids, ctx.roots.proc))
     place = f"{ctx.roots.proc}/*/cmdline"
     if len(ours) > 1:
         numbers = ", ".join(map(str, ours))
         return [
-            check.warning(place, f"{len(ours)} podgpu processes run: {numbers}", _PROCESSES_FIX)
+            CHECK.warning(place, f"{len(ours)} podgpu processes run: {numbers}", _PROCESSES_FIX)
         ]
     if others and not ctx.has("dcgm"):
         observed = f"dcgm-exporter runs: process {others[0]}"
-        return [check.warning(place, observed, FIX)]
-    return [check.ok(place, "one podgpu runs" if ours else "no podgpu process is visible")]
+        return [CHECK.warning(place, observed, FIX)]
+    return [CHECK.ok(place, "one podgpu runs" if ours else "no podgpu process is visible")]
 
 
 def daemon_pids(proc: Path) -> tuple[list[int], list[int]]:

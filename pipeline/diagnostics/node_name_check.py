@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from pipeline.component.findings import Finding
+from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.shared_checks import NODE_NAME
 
+CHECK: Final = Check("node.name", BOTH)
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 FIX: Final = (
     "set the environment variable NODE_NAME from the field spec.nodeName, and node: "
@@ -15,10 +15,9 @@ FIX: Final = (
 
 async def examine(ctx: DoctorContext) -> list[Finding]:
     """Run the check `node.name`, as far as possible without the API server."""
-    check = NODE_NAME
     if ctx.config.node:
-        return [check.ok("node", f"{ctx.config.node}, as configured")]
+        return [CHECK.ok("node", f"{ctx.config.node}, as configured")]
     observed = f"not set, so podgpu uses the host name: {ctx.node}"
     if _IN_CLUSTER in ctx.environ:
-        return [check.warning("node", f"{observed}; in a pod that is the name of the pod", FIX)]
-    return [check.ok("node", observed)]
+        return [CHECK.warning("node", f"{observed}; in a pod that is the name of the pod", FIX)]
+    return [CHECK.ok("node", observed)]

@@ -5,8 +5,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from pipeline.component.check import Check
-from pipeline.component.findings import Finding
+from pipeline.component.findings import Check, Finding
 from pipeline.diagnostics.file_permissions import not_replaceable_reason
 from pipeline.diagnostics.path_access import access_fix, access_problem
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.base.errors import TransientError
-from pipeline.component.findings import Finding
+from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.diagnostics import clock_sync
 from pipeline.diagnostics.context import DoctorContext, in_thread
-from podgpu.doctor.checks import CHECKS
+
+_CHECK: Final = Check("clock", BOTH)
 
 _TIMEOUT: Final = 8.0
 """Time limit for one server. If a server is slower, its own check reports that."""
@@ -25,19 +26,20 @@ _FIX: Final = (
 
 async def examine(ctx: DoctorContext) -> list[Finding]:
     """Run the check `clock`."""
-    check = CHECKS["clock"]
     kernel = ctx.synchronised()
     comparisons = (_compare(ctx, kubeconfig) for kubeconfig in _servers(ctx))
     findings = [each for each in await asyncio.gather(*comparisons) if each is not None]
     match kernel:
         case True:
-            findings.append(check.ok(_KERNEL, "synchronised"))
+            findings.append(_CHECK.ok(_KERNEL, "synchronised"))
         case False:
             observed = "not synchronised: no time service keeps it correct"
-            findings.append(check.warning(_KERNEL, observed, _FIX))
+            findings.append(_CHECK.warning(_KERNEL, observed, _FIX))
         case None if not findings:
             findings.append(
-                check.skip(_KERNEL, "unknown: a container may not query it, and no server responds")
+                _CHECK.skip(
+                    _KERNEL, "unknown: a container may not query it, and no server responds"
+                )
             )
         case None:
             pass
@@ -52,7 +54,7 @@ def _servers(ctx: DoctorContext) -> list[Path | None]:
 
 async def _compare(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | None:
     """Compare the clocks; return None if the server gives no time: its own check reports that."""
-    check, plugins = CHECKS["clock"], ctx.allowed.everything
+    plugins = ctx.allowed.everything
     try:
         async with asyncio.timeout(min(_TIMEOUT, ctx.deadline / 2)):
             address = await in_thread(
@@ -65,7 +67,7 @@ async def _compare(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | Non
         return None
     place = f"the time in a response of {address}"
     if abs(ahead) <= _OFF:
-        return check.ok(place, f"within {_OFF:g} s of this machine's clock")
+        return _CHECK.ok(place, f"within {_OFF:g} s of this machine's clock")
     order = "ahead of" if ahead > 0 else "behind"
     observed = f"this machine's clock is {abs(ahead):.0f} s {order} it"
-    return (check.failure if abs(ahead) > _FAR_OFF else check.warning)(place, observed, _FIX)
+    return (_CHECK.failure if abs(ahead) > _FAR_OFF else _CHECK.warning)(place, observed, _FIX)

@@ -6,11 +6,10 @@ from typing import Final
 import msgspec
 
 from pipeline.base.safe_text import line
-from pipeline.component.findings import Finding, span
+from pipeline.component.findings import WARNS, Check, Finding, span
 from pipeline.diagnostics.port_owner import PortOwner
 from pipeline.status_page.problems import problems, summary
 from pipeline.status_page.status_document import StatusDocument
-from podgpu.doctor.checks import CHECKS
 
 _MAX_LISTED: Final = 4
 _STARTUP_GRACE: Final = 120.0
@@ -38,7 +37,7 @@ def check_daemon(subject: str, owner: PortOwner, now_s: float) -> Finding:
         owner: the podgpu that responds there.
         now_s: Unix time.
     """
-    check = CHECKS["daemon.status"]
+    check = Check("daemon.status", WARNS)
     if not owner.status:
         return check.skip(subject, "not available, for example because a password is required")
     try:

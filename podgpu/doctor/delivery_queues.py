@@ -15,7 +15,7 @@ from typing import Final
 from config.schema import Config
 from config.value_types import ByteSize
 from pipeline.base.safe_text import line
-from pipeline.component.findings import Finding
+from pipeline.component.findings import BOTH, WARNS, Check, Finding
 from pipeline.delivery.options import QueueOptions
 from pipeline.delivery.production_rate import format_bytes
 from pipeline.delivery.queue.disk.folder import CURSOR, LOCK, segment_name, segment_numbers
@@ -26,7 +26,8 @@ from pipeline.diagnostics.mounts import file_system
 from pipeline.diagnostics.path_access import access_fix, access_problem
 from pipeline.diagnostics.port_owner import PortOwner
 from pipeline.diagnostics.process_lookup import lock_owner
-from podgpu.doctor.checks import CHECKS
+
+_FOLDER: Final = Check("queue.folder", BOTH)
 
 _VOLATILE: Final = frozenset({"tmpfs", "ramfs"})
 _LAYERS: Final = frozenset({"overlay", "aufs", "fuse.fuse-overlayfs"})
@@ -64,47 +65,48 @@ def examinations(config: Config, ctx: DoctorContext) -> list[Examination]:
 async def _examine(options: QueueOptions, ctx: DoctorContext) -> list[Finding]:
     if options.path is None:
         observed = "not set: data is queued in memory, and lost when podgpu stops"
-        return [CHECKS["queue.folder"].skip(_PLACE, observed)]
+        return [_FOLDER.skip(_PLACE, observed)]
     return await in_thread(partial(check_folder, options.path, options.max_size, ctx.roots.proc))
 
 
 def check_folder(path: Path, max_size: ByteSize, proc: Path) -> list[Finding]:
     """Run the check `queue.folder`. Blocking; it writes a file and removes it."""
-    check = CHECKS["queue.folder"]
     if problem := access_problem(path):
-        return [check.failure(str(path), problem, access_fix(path))]
+        return [_FOLDER.failure(str(path), problem, access_fix(path))]
     # podgpu creates missing folders, so the nearest existing parent must be writable.
     existing = next(folder for folder in (path, *path.parents) if folder.exists())
     place = str(path) if existing == path else f"{path} (to be created in {existing})"
     if not existing.is_dir():
-        return [check.failure(place, f"{existing} is not a folder", _FIX)]
+        return [_FOLDER.failure(place, f"{existing} is not a folder", _FIX)]
     if refusal := _write_problem(existing):
-        return [check.failure(place, f"not writable: {refusal}", _FIX)]
+        return [_FOLDER.failure(place, f"not writable: {refusal}", _FIX)]
     if problem := _inaccessible_files(path):
         fix = f"chown -R {os.geteuid()} {path}: podgpu ran as another user before"
-        return [check.failure(place, problem, fix)]
+        return [_FOLDER.failure(place, problem, fix)]
     if owner := lock_owner(path / LOCK, proc):
         fix = "stop that process, or set another queue.path: each podgpu needs its own folder"
-        return [check.failure(place, f"is in use by {owner}", fix)]
+        return [_FOLDER.failure(place, f"is in use by {owner}", fix)]
     kind = file_system(existing, proc)
     if kind in _VOLATILE:
         observed = f"is on {kind}: queued data is in memory, and lost when the node restarts"
-        return [check.warning(place, observed, _FIX)]
+        return [_FOLDER.warning(place, observed, _FIX)]
     if kind in _LAYERS:
         observed = f"is on {kind}, the container's layer: queued data is lost with the container"
-        return [check.warning(place, observed, _FIX)]
+        return [_FOLDER.warning(place, observed, _FIX)]
     return [_room(place, existing, path, max_size, kind)]
 
 
 def _room(subject: str, existing: Path, path: Path, max_size: ByteSize, kind: str) -> Finding:
-    check, space = CHECKS["queue.folder"], os.statvfs(existing)
+    space = os.statvfs(existing)
     free, used = space.f_bavail * space.f_frsize, _used(path)
     if free + used < max_size:
         of_queue = f", the queue uses {used >> 20} MiB" if used else ""
         observed = f"{free >> 20} MiB are free{of_queue}: less than queue.max_size ({max_size})"
-        return check.warning(subject, observed, "free space on that disk, or lower queue.max_size")
+        return _FOLDER.warning(
+            subject, observed, "free space on that disk, or lower queue.max_size"
+        )
     on = f" on {kind}" if kind else ""
-    return check.ok(subject, f"is writable{on}, {free >> 20} MiB are free")
+    return _FOLDER.ok(subject, f"is writable{on}, {free >> 20} MiB are free")
 
 
 def _used(path: Path) -> int:
@@ -163,7 +165,7 @@ def check_rates(subject: str, owner: PortOwner, config: Config) -> list[Finding]
 
 
 def _check_rate(subject: str, name: str, most: ByteSize, rate: float | None) -> Finding:
-    check = CHECKS["queue.rate"]
+    check = Check("queue.rate", WARNS)
     if not most:
         return check.ok(subject, f"sink {name} has no queue.max_rate")
     if rate is None:

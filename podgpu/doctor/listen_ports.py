@@ -7,16 +7,17 @@ from typing import Final
 
 from config.schema import Config
 from config.value_types import ListenAddress
-from pipeline.component.findings import Finding
+from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.port_owner import PortOwner, certificate, identify
 from pipeline.diagnostics.process_lookup import FileOwner, find_port_owner
 from pipeline.host.listen_sockets import bind, reason
 from pipeline.model import NS
-from podgpu.doctor.checks import CHECKS
 from podgpu.doctor.daemon_status import check_daemon
 from podgpu.doctor.delivery_queues import check_rates
 from podgpu.doctor.web_config import identity_if_mutual_tls
+
+_CHECK: Final = Check("http.port", BOTH)
 
 _ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "localhost"}  # noqa: S104 - a key, not listened on
 _TIMEOUT: Final = 10.0
@@ -40,7 +41,7 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
     """Run `http.port` for each address, and `daemon.status` and `queue.rate` if podgpu responds."""
     found = await asyncio.gather(*(_address(each, ctx) for each in addresses(ctx.config)))
     if not found:
-        return [CHECKS["http.port"].skip("listen", "podgpu listens nowhere")]
+        return [_CHECK.skip("listen", "podgpu listens nowhere")]
     ports = [finding for finding, _ in found]
     # podgpu's status is the same at each address. Use one that gives it without a password.
     responding = [(finding.subject, owner) for finding, owner in found if owner is not None]
@@ -62,7 +63,6 @@ def addresses(config: Config) -> list[ListenAddress]:
 
 async def _address(address: ListenAddress, ctx: DoctorContext) -> tuple[Finding, PortOwner | None]:
     """Return the finding, and this node's podgpu if it responds there."""
-    check = CHECKS["http.port"]
     try:
         # Closed before a client can connect.
         (await bind(address)).close()
@@ -71,14 +71,14 @@ async def _address(address: ListenAddress, ctx: DoctorContext) -> tuple[Finding,
             return await _check_taken(address, ctx)
         fix = "set another listen address, or grant podgpu the required capability"
         observed = f"podgpu cannot listen here: {reason(error)}"
-        return check.failure(str(address), observed, fix), None
-    return check.ok(str(address), "free"), None
+        return _CHECK.failure(str(address), observed, fix), None
+    return _CHECK.ok(str(address), "free"), None
 
 
 async def _check_taken(
     address: ListenAddress, ctx: DoctorContext
 ) -> tuple[Finding, PortOwner | None]:
-    check, place = CHECKS["http.port"], str(address)
+    place = str(address)
     host = _ALL.get(address.host, address.host or "localhost")
     process = await in_thread(partial(find_port_owner, address.port, ctx.roots.proc))
     try:
@@ -90,23 +90,23 @@ async def _check_taken(
         owner = _SLOW
     if owner == _UNIDENTIFIED:
         if process is FileOwner.OURS:
-            return check.ok(place, "podgpu listens there, and requires a client certificate"), None
-        return check.skip(place, owner.description), None
+            return _CHECK.ok(place, "podgpu listens there, and requires a client certificate"), None
+        return _CHECK.skip(place, owner.description), None
     if owner.is_silent and process is FileOwner.OURS:
         observed = "a podgpu of this container listens there, and does not respond"
-        return check.failure(place, observed, _HUNG_FIX), None
+        return _CHECK.failure(place, observed, _HUNG_FIX), None
     if not owner.is_podgpu:
         may_hang = owner.is_silent and process is FileOwner.UNKNOWN
         fix = _SILENT_FIX + _CONFLICT_FIX if may_hang else _CONFLICT_FIX
-        return check.failure(place, f"in use: {owner.description} listens there", fix), None
+        return _CHECK.failure(place, f"in use: {owner.description} listens there", fix), None
     if owner.node and owner.node != ctx.node:
         observed = f"in use: {owner.description} listens there, but this node is {ctx.node}"
-        return check.failure(place, observed, _CONFLICT_FIX), None
+        return _CHECK.failure(place, observed, _CONFLICT_FIX), None
     if process is FileOwner.OTHER:
         observed = f"{owner.description} listens there, and its process is not in this container"
         fix = f"nothing, if this container only runs podgpu doctor; else {_CONFLICT_FIX}"
-        return check.warning(place, observed, fix), owner
-    return check.ok(place, f"{owner.description} listens there"), owner
+        return _CHECK.warning(place, observed, fix), owner
+    return _CHECK.ok(place, f"{owner.description} listens there"), owner
 
 
 _UNIDENTIFIED: Final = PortOwner(

@@ -7,10 +7,11 @@ from typing import Final
 
 from config.errors import ConfigError
 from config.schema import Config
-from pipeline.component.findings import Finding, span
+from pipeline.component.findings import FAILS, Check, Finding, span
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.model import NS
-from podgpu.doctor.checks import CHECKS
+
+_CHECK: Final = Check("http.web_config", FAILS)
 
 _NO_CHECK_TIME: Final = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME, which `ssl` does not name; the check compares with `ctx.clock`."""
@@ -42,31 +43,30 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
     path = ctx.config.http.web_config
     if path is None:
         return []
-    check, place = CHECKS["http.web_config"], str(path)
+    place = str(path)
     try:
         identity = await in_thread(lambda: read_identity(path))
     except ConfigError as error:
         return [
-            check.failure(place, problem.render(error.origin), _FIX) for problem in error.problems
+            _CHECK.failure(place, problem.render(error.origin), _FIX) for problem in error.problems
         ]
     if identity is None:
-        return [check.ok(place, "valid; without TLS")]
+        return [_CHECK.ok(place, "valid; without TLS")]
     return [_validity(identity, place, ctx.clock.now().wall_ns / NS)]
 
 
 def _validity(identity: ServerIdentity, subject: str, now: float) -> Finding:
-    check = CHECKS["http.web_config"]
     if identity.validity is None:
-        return check.ok(subject, "valid; the validity period of its certificate is unknown")
+        return _CHECK.ok(subject, "valid; the validity period of its certificate is unknown")
     begins, ends = identity.validity
     if now > ends:
         observed = f"its certificate has expired {span(now - ends)} ago: clients refuse it"
-        return check.failure(subject, observed, _RENEW_FIX)
+        return _CHECK.failure(subject, observed, _RENEW_FIX)
     if now < begins:
         wait = span(begins - now)
         observed = f"its certificate becomes valid in {wait}: until then clients refuse it"
-        return check.failure(subject, observed, f"check the node's clock; {_RENEW_FIX}")
-    return check.ok(subject, f"valid; its certificate is valid for {span(ends - now)}")
+        return _CHECK.failure(subject, observed, f"check the node's clock; {_RENEW_FIX}")
+    return _CHECK.ok(subject, f"valid; its certificate is valid for {span(ends - now)}")
 
 
 def identity_if_mutual_tls(config: Config) -> ServerIdentity | None:

@@ -1,9 +1,8 @@
 """Checks of `podgpu doctor` for the sink `events`: its permissions. No Event is written."""
 
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.api_permissions import Right, check_rights
 from pipeline.diagnostics.context import DoctorContext
-from sinks.events.checks import CHECKS
 from sinks.events.options import Options
 
 
@@ -14,7 +13,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
         for namespace in _namespaces(options)
         for verb in ("create", "patch")
     ]
-    return await check_rights(ctx, options.kubeconfig, CHECKS["events.rbac"], *rights)
+    return await check_rights(ctx, options.kubeconfig, Check("events.rbac", FAILS), *rights)
 
 
 def _namespaces(options: Options) -> tuple[str, ...]:

@@ -10,6 +10,5 @@ KIND: Final = Kind(
     options="sinks.events.options:Options",
     factory="sinks.events.sink:EventsSink",
     doctor="sinks.events.doctor:examine",
-    checks="sinks.events.checks:CHECKS",
     timeout_fix=SILENT_SERVER,
 )

@@ -5,12 +5,11 @@ import stat
 from functools import partial
 from pathlib import Path
 
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.path_access import access_fix, access_problem
 from pipeline.diagnostics.write_access import check_writable
 from pipeline.files.symlink_chain import untrusted_link
-from sinks.jsonl.checks import CHECKS
 from sinks.jsonl.options import STDOUT, Options
 from sinks.jsonl.target_factory import UNTRUSTED_LINK, UNTRUSTED_LINK_FIX
 
@@ -21,7 +20,7 @@ async def examine(options: Options, _ctx: DoctorContext) -> list[Finding]:
 
 
 def _check_file(options: Options) -> Finding:
-    check = CHECKS["jsonl.file"]
+    check = Check("jsonl.file", FAILS)
     if options.path == STDOUT:
         return check.ok("standard output", "is always available")
     if problem := access_problem(Path(options.path)):

@@ -13,7 +13,6 @@ KIND: Final = Kind(
     delivery=Delivery.QUEUE,
     uses_plan=True,
     doctor="sinks.jsonl.doctor:examine",
-    checks="sinks.jsonl.checks:CHECKS",
     families=FAMILIES,
     timeout_fix=HANGING_FILE,
 )

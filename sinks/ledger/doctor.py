@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from config.value_types import ByteSize
-from pipeline.component.findings import Finding, Verdict
+from pipeline.component.findings import BOTH, Check, Finding, Verdict
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.file_permissions import inaccessible
 from pipeline.diagnostics.mounts import file_system
@@ -15,7 +15,6 @@ from pipeline.diagnostics.process_lookup import lock_owner
 from pipeline.diagnostics.write_access import check_writable
 from pipeline.ledger.errors import ForeignError, LedgerError
 from pipeline.ledger.file_open import check_integrity, ledger_errors, open_readonly
-from sinks.ledger.checks import CHECKS
 from sinks.ledger.options import Options
 from sinks.ledger.writer_lock import lock_of
 
@@ -29,7 +28,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 
 def _check_file(path: Path, max_size: ByteSize, proc: Path) -> Finding:
-    check, name, folder = CHECKS["ledger.file"], str(path), path.parent
+    check, name, folder = Check("ledger.file", BOTH), str(path), path.parent
     found = check_writable(check, path, replaces=True)
     if found.verdict is not Verdict.OK:
         return found

@@ -9,6 +9,5 @@ KIND: Final = Kind(
     options="sinks.ledger.options:Options",
     factory="sinks.ledger.sink:LedgerSink",
     doctor="sinks.ledger.doctor:examine",
-    checks="sinks.ledger.checks:CHECKS",
     timeout_fix=HANGING_FILE,
 )

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import KubeApi
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.api_permissions import (
     ACCOUNT,
     FORBIDDEN,
@@ -15,9 +15,7 @@ from pipeline.diagnostics.api_permissions import (
     review_rights,
 )
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.node_name_check import FIX
-from pipeline.diagnostics.shared_checks import NODE_NAME
-from sinks.node.checks import CHECKS
+from pipeline.diagnostics.node_name_check import CHECK, FIX
 from sinks.node.options import Options
 
 _NODES: Final = "/api/v1/nodes"
@@ -26,7 +24,7 @@ _NODES: Final = "/api/v1/nodes"
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Check `node.rbac`, and `node.name` by reading the Node of that name."""
     place, node = str(options.kubeconfig or ACCOUNT), options.node or ctx.node
-    check = CHECKS["node.rbac"]
+    check = Check("node.rbac", FAILS)
     try:
         async with ctx.kube(options.kubeconfig) as api:
             return [
@@ -45,13 +43,13 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 async def _named(api: KubeApi, node: str) -> list[Finding]:
     """Return whether the Node exists; nothing if podgpu may not read it (see `node.rbac`)."""
-    check, path = NODE_NAME, f"{_NODES}/{quote(node, safe='')}"
+    path = f"{_NODES}/{quote(node, safe='')}"
     try:
         await api.get(path, {})
     except ApiError as error:
         if error.status == FORBIDDEN:
             return []
         if error.status == NOT_FOUND:
-            return [check.failure(f"GET {path}", f"there is no Node named {node}", FIX)]
+            return [CHECK.failure(f"GET {path}", f"there is no Node named {node}", FIX)]
         raise
-    return [check.ok(f"GET {path}", "is a Node")]
+    return [CHECK.ok(f"GET {path}", "is a Node")]

@@ -9,6 +9,5 @@ KIND: Final = Kind(
     options="sinks.node.options:Options",
     factory="sinks.node.sink:NodeSink",
     doctor="sinks.node.doctor:examine",
-    checks="sinks.node.checks:CHECKS",
     timeout_fix=SILENT_SERVER,
 )

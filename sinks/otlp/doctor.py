@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from pipeline.base.errors import PermanentError
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.delivery.contract import Acked, TooLarge
 from pipeline.diagnostics.context import DoctorContext
-from sinks.otlp.checks import CHECKS
 from sinks.otlp.options import Options
 from sinks.otlp.signal_client import EMPTY_MESSAGE, SignalClient
 from sinks.otlp.transport.settings import resolve_settings
@@ -29,7 +28,7 @@ _DEFAULT_FIX: Final = (
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Check `otlp.receiver`."""
-    check = CHECKS["otlp.receiver"]
+    check = Check("otlp.receiver", FAILS)
     try:
         settings = resolve_settings(options, ctx.environ)
     except PermanentError as error:

@@ -13,7 +13,6 @@ KIND: Final = Kind(
     delivery=Delivery.QUEUE,
     uses_plan=True,
     doctor="sinks.otlp.doctor:examine",
-    checks="sinks.otlp.checks:CHECKS",
     families=FAMILIES,
     timeout_fix="check that the receiver responds, and the file systems of certificates and token",
 )

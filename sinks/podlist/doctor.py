@@ -3,12 +3,11 @@
 from functools import partial
 from pathlib import Path
 
-from pipeline.component.findings import Finding
+from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.mounts import is_mounted
 from pipeline.diagnostics.path_access import access_fix, access_problem
 from pipeline.diagnostics.write_access import check_writable
-from sinks.podlist.checks import CHECKS
 from sinks.podlist.options import Options
 
 
@@ -18,7 +17,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 
 def _check(options: Options, proc: Path) -> Finding:
-    check, path = CHECKS["podlist.target"], options.path
+    check, path = Check("podlist.target", BOTH), options.path
     if problem := access_problem(path):
         return check.failure(str(path), problem, access_fix(path))
     if path.is_symlink():

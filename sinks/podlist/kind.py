@@ -9,6 +9,5 @@ KIND: Final = Kind(
     options="sinks.podlist.options:Options",
     factory="sinks.podlist.sink:PodListSink",
     doctor="sinks.podlist.doctor:examine",
-    checks="sinks.podlist.checks:CHECKS",
     timeout_fix=HANGING_FILE,
 )

@@ -10,6 +10,5 @@ KIND: Final = Kind(
     options="sinks.pods.options:Options",
     factory="sinks.pods.sink:PodsSink",
     doctor="sinks.pods.doctor:examine",
-    checks="sinks.pods.checks:CHECKS",
     timeout_fix=SILENT_SERVER,
 )

@@ -2,14 +2,13 @@
 
 from functools import partial
 
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.write_access import check_writable
-from sinks.textfile.checks import CHECKS
 from sinks.textfile.options import Options
 
 
 async def examine(options: Options, _ctx: DoctorContext) -> list[Finding]:
     """Check `textfile.folder`."""
-    check = CHECKS["textfile.folder"]
+    check = Check("textfile.folder", FAILS)
     return [await in_thread(partial(check_writable, check, options.path, replaces=True))]

@@ -10,6 +10,5 @@ KIND: Final = Kind(
     factory="sinks.textfile.sink:TextfileSink",
     uses_plan=True,
     doctor="sinks.textfile.doctor:examine",
-    checks="sinks.textfile.checks:CHECKS",
     timeout_fix=HANGING_FILE,
 )

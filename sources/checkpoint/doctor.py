@@ -2,13 +2,12 @@
 
 from functools import partial
 
-from pipeline.component.findings import Finding
+from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.diagnostics.claim_file_check import check_file
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.kubelet_roots import other_roots
 from pipeline.model.plugin_ids import glob_matcher
 from sources.checkpoint.checkpoint_file import read_checkpoint
-from sources.checkpoint.checks import CHECKS
 from sources.checkpoint.options import Options
 
 
@@ -17,7 +16,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     read = partial(read_checkpoint, path=options.path, wanted=glob_matcher(options.resources))
     checking = partial(
         check_file,
-        CHECKS["checkpoint.file"],
+        Check("checkpoint.file", BOTH),
         options.path,
         options.max_size,
         read,

@@ -9,7 +9,6 @@ KIND: Final = Kind(
     options="sources.checkpoint.options:Options",
     factory="sources.checkpoint.source:CheckpointSource",
     doctor="sources.checkpoint.doctor:examine",
-    checks="sources.checkpoint.checks:CHECKS",
     timeout_fix=HANGING_FILE,
     holders="all",
     resolves=frozenset({"claims"}),

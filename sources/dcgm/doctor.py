@@ -6,11 +6,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from pipeline.base.errors import TransientError
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.counters_list_check import requested_plan
 from pipeline.diagnostics.port_owner import identify
-from sources.dcgm.checks import CHECKS
 from sources.dcgm.options import Options
 from sources.dcgm.page_fetch import File, Server
 from sources.dcgm.page_parser import parse_page
@@ -25,7 +24,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Check `dcgm.page`."""
-    check = CHECKS["dcgm.page"]
+    check = Check("dcgm.page", FAILS)
     place = options.place
     if options.path is None and await _is_podgpu(options.url, ctx):
         observed = "podgpu itself responds there, not a dcgm-exporter"

@@ -10,7 +10,6 @@ KIND: Final = Kind(
     factory="sources.dcgm.source:DcgmSource",
     uses_plan=True,
     doctor="sources.dcgm.doctor:examine",
-    checks="sources.dcgm.checks:CHECKS",
     timeout_fix="check that dcgm-exporter responds at url, or the file system of path",
     resolves=frozenset({"devices"}),
 )

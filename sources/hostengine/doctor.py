@@ -6,12 +6,10 @@ import socket
 from functools import partial
 from typing import Final
 
-from pipeline.component.check import Check
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.library_load import PART, try_loading
 from pipeline.host.shared_libraries import NoLibraryFileError, ready
-from sources.hostengine.checks import CHECKS
 from sources.hostengine.library import NAMES, DcgmError, Library
 from sources.hostengine.options import Options
 
@@ -26,7 +24,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 async def _library(options: Options, ctx: DoctorContext) -> Finding:
     """Check the library; a file system that hangs affects only this check."""
-    check, place = CHECKS["hostengine.library"], str(options.library or "libdcgm.so.4, .so.3")
+    check, place = Check("hostengine.library", FAILS), str(options.library or "libdcgm.so.4, .so.3")
     if options.library is not None and not ctx.allowed.library(options.library):
         return check.skip(place, "podgpu doctor may not load it: see the check config")
     timeout_s = ctx.deadline * PART
@@ -61,7 +59,7 @@ def _load(options: Options, check: Check, place: str, timeout_s: float) -> Findi
 
 
 def _address(options: Options) -> Finding:
-    check = CHECKS["hostengine.address"]
+    check = Check("hostengine.address", FAILS)
     try:
         _connect(options)
     except (socket.gaierror, UnicodeError):

@@ -10,7 +10,6 @@ KIND: Final = Kind(
     factory="sources.hostengine.source:HostEngineSource",
     uses_plan=True,
     doctor="sources.hostengine.doctor:examine",
-    checks="sources.hostengine.checks:CHECKS",
     timeout_fix="check that nv-hostengine responds (dcgmi discovery -l), "
     "and the file system of library",
     resolves=frozenset({"devices"}),

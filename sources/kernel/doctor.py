@@ -3,11 +3,10 @@
 from typing import Final
 
 from pipeline.base.errors import TransientError
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, WARNS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.host.procfs import ROOT
 from sources.kernel import log_records, process_owners
-from sources.kernel.checks import CHECKS
 from sources.kernel.kmsg_device import NO_LOG, Log
 from sources.kernel.options import Options
 
@@ -20,7 +19,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 
 def _log(options: Options, ctx: DoctorContext) -> Finding:
-    check = CHECKS["kernel.log"]
+    check = Check("kernel.log", FAILS)
     path = options.path
     if path == _DEFAULT.path:
         path = ctx.roots.dev / path.name
@@ -39,7 +38,7 @@ def _log(options: Options, ctx: DoctorContext) -> Finding:
 
 
 def _processes(options: Options, ctx: DoctorContext) -> Finding:
-    check = CHECKS["kernel.processes"]
+    check = Check("kernel.processes", WARNS)
     chosen = options.proc != ROOT
     root = options.proc if chosen else ctx.roots.proc
     reason = process_owners.hidden_reason(root, is_configured=chosen)

@@ -9,6 +9,5 @@ KIND: Final = Kind(
     options="sources.kernel.options:Options",
     factory="sources.kernel.source:KernelSource",
     doctor="sources.kernel.doctor:examine",
-    checks="sources.kernel.checks:CHECKS",
     timeout_fix="check the file systems of path and of proc",
 )

@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Final
 
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext, in_thread
-from sources.nri.checks import CHECKS
 from sources.nri.options import Options
+
+_CHECK: Final = Check("nri.socket", FAILS)
 
 _ENABLE_NRI: Final = (
     "enable NRI and restart the runtime: in containerd 1.7 set disable = false under "
@@ -38,39 +39,36 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 
 def _check_socket(path: Path, proc: Path) -> Finding:
-    check = CHECKS["nri.socket"]
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         if path.parent.is_dir():
-            return check.failure(
+            return _CHECK.failure(
                 str(path),
                 "the folder exists without a socket: the runtime has NRI disabled",
                 _ENABLE_NRI,
             )
         problem = f"no folder {path.parent}: it is not mounted, or NRI is disabled in the runtime"
-        return check.failure(
+        return _CHECK.failure(
             str(path), problem, f"mount {path.parent} from the host; {_ENABLE_NRI}"
         )
     except OSError as error:
         return _no_access(path, os.strerror(error.errno or 0).lower())
     if not stat.S_ISSOCK(mode):
-        return check.failure(str(path), "is not a socket", "set socket to the runtime's socket")
+        return _CHECK.failure(str(path), "is not a socket", "set socket to the runtime's socket")
     if not os.access(path, os.R_OK | os.W_OK):
         return _no_access(path, "is not readable and writable")
-    match _is_listening(path, proc):
-        case True:
-            return check.ok(str(path), "a process listens on it; podgpu did not connect")
-        case False:
-            return check.failure(
-                str(path), "no process listens: the runtime left the file", _ENABLE_NRI
-            )
-        case None:
-            reason = (
-                "is a socket with the right permissions, but it is unknown whether a process "
-                "listens: the kernel shows that only in the host's network namespace"
-            )
-            return check.skip(str(path), reason)
+    listening = _is_listening(path, proc)
+    if listening:
+        return _CHECK.ok(str(path), "a process listens on it; podgpu did not connect")
+    if listening is not None:
+        problem = "no process listens: the runtime left the file"
+        return _CHECK.failure(str(path), problem, _ENABLE_NRI)
+    reason = (
+        "is a socket with the right permissions, but it is unknown whether a process listens: the "
+        "kernel shows that only in the host's network namespace"
+    )
+    return _CHECK.skip(str(path), reason)
 
 
 def _is_listening(path: Path, proc: Path) -> bool | None:
@@ -101,6 +99,4 @@ def _is_listener(flags: str) -> bool:
 
 def _no_access(path: Path, problem: str) -> Finding:
     problem = f"{problem} for uid {os.geteuid()}"
-    return CHECKS["nri.socket"].failure(
-        str(path), problem, "run podgpu as root: root owns the socket"
-    )
+    return _CHECK.failure(str(path), problem, "run podgpu as root: root owns the socket")

@@ -9,7 +9,6 @@ KIND: Final = Kind(
     options="sources.nri.options:Options",
     factory="sources.nri.source:NriSource",
     doctor="sources.nri.doctor:examine",
-    checks="sources.nri.checks:CHECKS",
     timeout_fix=HANGING_FILE,
     holders="all",
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, NONE, WARNS, Check, Finding
 from pipeline.component.registry import KINDS
 from pipeline.diagnostics.check_runner import timed_out
 from pipeline.diagnostics.context import DoctorContext, in_thread
@@ -15,9 +15,8 @@ from pipeline.diagnostics.counters_list_check import requested_plan
 from pipeline.fields import FieldPlan, Row
 from pipeline.host.procfs import ROOT
 from sources.nvml import codes, library, process_owners
-from sources.nvml.checks import CHECKS
 from sources.nvml.diagnosis import library_checks
-from sources.nvml.diagnosis.library_checks import Driver
+from sources.nvml.diagnosis.library_checks import ACCESS, Driver
 from sources.nvml.gpm import METRICS
 from sources.nvml.library import Handle, Library
 from sources.nvml.options import Options
@@ -73,7 +72,7 @@ def _check_nvml(
 
 
 def _processes(options: Options, ctx: DoctorContext) -> Finding:
-    check = CHECKS["nvml.processes"]
+    check = Check("nvml.processes", NONE)
     chosen = options.proc != ROOT
     root = options.proc if chosen else ctx.roots.proc
     place = str(root if chosen else root / "self/ns/pid")
@@ -106,7 +105,7 @@ def _check_gpus(driver: Driver, plan: FieldPlan, *, has_hostengine: bool) -> lis
         answered = [gpu.code for gpu in gpus] or [code]
         if all(each == codes.UNKNOWN for each in answered):
             observed = f"every call returned {codes.name(codes.UNKNOWN)} ({codes.UNKNOWN})"
-            return [CHECKS["nvml.access"].failure(_PLACE, observed, codes.RELOADED)]
+            return [ACCESS.failure(_PLACE, observed, codes.RELOADED)]
         working = [gpu for gpu in gpus if gpu.handle is not None and gpu.code == codes.OK]
         return [
             *_gpus(gpus, code, driver),
@@ -134,7 +133,7 @@ def _gpu(nvml: Library, index: int) -> _Gpu:
 
 
 def _gpus(gpus: Sequence[_Gpu], code: int, driver: Driver) -> Iterable[Finding]:
-    check = CHECKS["nvml.gpus"]
+    check = Check("nvml.gpus", FAILS)
     if code or not gpus:
         queries = f"returned {codes.name(code)} ({code})" if code else "shows no GPU"
         fix = "set NVIDIA_VISIBLE_DEVICES=all; see the kernel log (dmesg) for NVRM messages"
@@ -176,7 +175,7 @@ def _fix_for(code: int) -> str:
 
 
 def _mig(nvml: Library, gpus: Sequence[_Gpu]) -> Finding:
-    check = CHECKS["nvml.mig"]
+    check = Check("nvml.mig", WARNS)
     pending, without_instances, unreadable, enabled = [], [], [], 0
     for gpu in gpus:
         current, wanted = ctypes.c_uint(), ctypes.c_uint()
@@ -233,7 +232,7 @@ def _instances(nvml: Library, handle: Handle) -> int:
 def _profiling(
     nvml: Library, gpus: Sequence[_Gpu], plan: FieldPlan, *, has_hostengine: bool
 ) -> Finding:
-    check, place = CHECKS["nvml.profiling"], "nvmlGpmQueryDeviceSupport"
+    check, place = Check("nvml.profiling", WARNS), "nvmlGpmQueryDeviceSupport"
     usual, rows = FieldPlan(), [row for row in plan.rows if row.field.name in METRICS]
     if not rows:
         return check.skip(place, "no profiling field is requested")

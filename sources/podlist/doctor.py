@@ -4,11 +4,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pipeline.component.findings import Finding, Verdict
+from pipeline.component.findings import BOTH, Check, Finding, Verdict
 from pipeline.diagnostics.claim_file_check import check_file
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.model import NS
-from sources.podlist.checks import CHECKS
 from sources.podlist.options import Options
 from sources.podlist.pod_list_file import read_pod_list
 
@@ -22,7 +21,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 
 def _check(options: Options, ctx: DoctorContext) -> Finding:
-    check = CHECKS["podlist.file"]
+    check = Check("podlist.file", BOTH)
     read = partial(read_pod_list, path=options.path, integers=options.integers)
     finding, content = check_file(
         check, options.path, options.max_size, read, writer=_WRITER, clock=ctx.clock

@@ -9,7 +9,6 @@ KIND: Final = Kind(
     options="sources.podlist.options:Options",
     factory="sources.podlist.source:PodListSource",
     doctor="sources.podlist.doctor:examine",
-    checks="sources.podlist.checks:CHECKS",
     timeout_fix=HANGING_FILE,
     holders="all",
 )

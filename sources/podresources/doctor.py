@@ -13,7 +13,7 @@ import orjson
 from config.value_types import Duration
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import KubeApi
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, NONE, WARNS, Check, Finding
 from pipeline.diagnostics.api_permissions import NOT_FOUND
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.kubelet_roots import ROOTS, other_roots
@@ -21,16 +21,12 @@ from pipeline.diagnostics.path_access import access_problem
 from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from pipeline.model import AdvertisedResource
 from pipeline.model.plugin_ids import glob_matcher, without_replica
-from sources.podresources.checks import CHECKS
-from sources.podresources.errors import KubeletError
-from sources.podresources.kubelet_connection import Kubelet
+from sources.podresources.kubelet_connection import Kubelet, KubeletError, find_socket
 from sources.podresources.options import Options
-from sources.podresources.responses import (
-    Selection,
-    read_allocatable,
-    read_list,
-)
-from sources.podresources.socket_path import find_socket
+from sources.podresources.responses import Selection, read_allocatable, read_list
+
+_SOCKET_CHECK: Final = Check("podresources.socket", FAILS)
+_DEVICES_CHECK: Final = Check("podresources.devices", WARNS)
 
 _TIMEOUT: Final = Duration.parse("10s")
 _API_SECONDS: Final = 5.0
@@ -51,7 +47,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 def _unusable(path: Path, host: Path) -> Finding | None:
     """Return a finding if the path is not a usable socket; else None. Blocking."""
-    check, place = CHECKS["podresources.socket"], find_socket(path)
+    place = find_socket(path)
     if not isinstance(place, str):
         if os.access(path, os.R_OK | os.W_OK):
             return None
@@ -63,7 +59,7 @@ def _unusable(path: Path, host: Path) -> Finding | None:
         other = host / root / _SOCKET
         if other != path and not isinstance(find_socket(other), str):
             observed = f"no socket here; there is one at {other}, as with {users}"
-            return check.failure(str(path), observed, f"set sockets: [{other}]")
+            return _SOCKET_CHECK.failure(str(path), observed, f"set sockets: [{other}]")
     if path.parent.is_dir():
         observed = "the folder exists, but it has no socket"
         fix = (
@@ -72,17 +68,17 @@ def _unusable(path: Path, host: Path) -> Finding | None:
         )
         if path.exists():
             observed, fix = "is not a socket", f"remove it and {mount}"
-        return check.failure(str(path), observed, fix)
+        return _SOCKET_CHECK.failure(str(path), observed, fix)
     mount += (
         f"; if the kubelet has another root ({other_roots(path)}), that of this root ({_CHART_FIX})"
     )
-    return check.failure(
+    return _SOCKET_CHECK.failure(
         str(path), f"folder {path.parent} does not exist here: it is not mounted", mount
     )
 
 
 def _inaccessible(path: Path, observed: str) -> Finding:
-    return CHECKS["podresources.socket"].failure(
+    return _SOCKET_CHECK.failure(
         str(path),
         observed,
         "run podgpu as root, in group 0 for the folder, or with the capability DAC_OVERRIDE: "
@@ -91,27 +87,28 @@ def _inaccessible(path: Path, observed: str) -> Finding:
 
 
 async def _check_kubelet(path: Path, options: Options, ctx: DoctorContext) -> list[Finding]:
-    check = CHECKS["podresources.socket"]
     try:
         kubelet = Kubelet(path, min(options.timeout, _TIMEOUT), lambda _method, _result: None)
     except KubeletError as error:
-        return [check.failure(str(path), str(error), "raise the limit, or shorten the path")]
+        return [
+            _SOCKET_CHECK.failure(str(path), str(error), "raise the limit, or shorten the path")
+        ]
     try:
         method, listed = await kubelet.list()
         offered = await kubelet.allocatable()
         found = await in_thread(partial(_response_findings, path, method, listed, offered, options))
     except KubeletError as error:
-        return [check.failure(str(path), str(error), _FIXES.get(error.result, _LOG_FIX))]
+        return [_SOCKET_CHECK.failure(str(path), str(error), _FIXES.get(error.result, _LOG_FIX))]
     finally:
         await kubelet.close()
-    missing = any(each.check == "podresources.devices" and each.fix for each in found)
+    missing = any(each.check == _DEVICES_CHECK.id and each.fix for each in found)
     driver = await _dra_driver(options.drivers, ctx) if missing else ""
     if not driver:
         return found
-    devices = CHECKS["podresources.devices"]
     observed = f"no GPUs of a device plugin; the DRA driver {driver} offers this node's GPUs"
     return [
-        devices.ok(each.subject, observed) if each.check == devices.id else each for each in found
+        _DEVICES_CHECK.ok(each.subject, observed) if each.check == _DEVICES_CHECK.id else each
+        for each in found
     ]
 
 
@@ -131,7 +128,7 @@ def _response_findings(
     wanted = glob_matcher(options.resources)
     held = read_list(listed, str(path), Selection(wanted, glob_matcher(options.drivers)))
     found = [
-        CHECKS["podresources.socket"].ok(str(path), f"{len(held.claims)} claims by {method}"),
+        _SOCKET_CHECK.ok(str(path), f"{len(held.claims)} claims by {method}"),
         _version(method, offered is not None),
     ]
     if offered is None:
@@ -148,7 +145,7 @@ def _response_findings(
 
 
 def _version(method: str, offers: bool) -> Finding:
-    check = CHECKS["podresources.version"]
+    check = Check("podresources.version", WARNS)
     if offers:
         return check.ok(method, "the kubelet offers all methods that podgpu needs")
     old = method.startswith("v1alpha1")
@@ -169,12 +166,12 @@ def _devices(
     *,
     by_claims: bool,
 ) -> Finding:
-    check, place = CHECKS["podresources.devices"], "GetAllocatableResources"
+    place = "GetAllocatableResources"
     counts = [f"{len(each.devices)} of {each.resource}" for each in gpus]
     if counts:
-        return check.ok(place, ", ".join(counts))
+        return _DEVICES_CHECK.ok(place, ", ".join(counts))
     if by_claims:
-        return check.ok(place, "no GPUs of a device plugin; a DRA driver allocates them")
+        return _DEVICES_CHECK.ok(place, "no GPUs of a device plugin; a DRA driver allocates them")
     others = ", ".join(each.resource for each in everything)
     fix = (
         "check that the device plugin's pod runs on this node, and read its log (usually a runtime "
@@ -182,13 +179,17 @@ def _devices(
     )
     if others:
         observed = f"none of resources ({', '.join(options.resources)}), but {others}"
-        return check.warning(place, observed, f"{fix}or set resources to the names that are GPUs")
+        return _DEVICES_CHECK.warning(
+            place, observed, f"{fix}or set resources to the names that are GPUs"
+        )
     observed = "no device plugin has registered: no pod can get a GPU"
-    return check.warning(place, observed, f"{fix}nothing, if pods get GPUs from a DRA driver")
+    return _DEVICES_CHECK.warning(
+        place, observed, f"{fix}nothing, if pods get GPUs from a DRA driver"
+    )
 
 
 def _sharing(gpus: Iterable[AdvertisedResource]) -> Finding:
-    check, place = CHECKS["podresources.sharing"], "device ids"
+    check, place = Check("podresources.sharing", NONE), "device ids"
     shared = [
         each.resource
         for each in gpus

@@ -8,8 +8,8 @@ import orjson
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import KubeApi
-from pipeline.component.findings import Finding
-from pipeline.diagnostics import duplicate_daemons
+from pipeline.component.findings import BOTH, Check, Finding
+from pipeline.diagnostics import duplicate_daemons, node_name_check
 from pipeline.diagnostics.api_permissions import (
     ACCOUNT,
     FORBIDDEN,
@@ -21,11 +21,10 @@ from pipeline.diagnostics.api_permissions import (
     try_watch,
 )
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.node_name_check import FIX as NAME_FIX
-from pipeline.diagnostics.shared_checks import DUPLICATE_DAEMONS, NODE_NAME
 from pipeline.kube.json_access import as_dict, as_dicts, as_text, controller_of
-from sources.pods.checks import CHECKS
 from sources.pods.options import Options
+
+_SERVER: Final = Check("pods.server", BOTH)
 
 _PODS: Final = "/api/v1/pods"
 _NODES: Final = "/api/v1/nodes"
@@ -61,12 +60,12 @@ async def _check_server(
     query = {"fieldSelector": f"spec.nodeName={node}"}
     found: list[Finding] = []
     refused: list[str] = []
-    rbac = CHECKS["pods.rbac"]
+    rbac = Check("pods.rbac", BOTH)
     for verb, attempt in (("list", try_list), ("watch", try_watch)):
         error = await attempt(api, _PODS, query)
         if error is not None and error.status != FORBIDDEN:
             return [*found, _server(error, place)]
-        found = found or [CHECKS["pods.server"].ok(place, "responds, and accepts the credentials")]
+        found = found or [_SERVER.ok(place, "responds, and accepts the credentials")]
         if error is not None:
             right = Right(verb, "pods")
             refused.append(verb)
@@ -85,7 +84,7 @@ async def _check_server(
 
 
 def _server(error: TransientError, place: str) -> Finding:
-    return CHECKS["pods.server"].failure(place, str(error), fix_for(error))
+    return _SERVER.failure(place, str(error), fix_for(error))
 
 
 async def _pods(api: KubeApi, node: str, ctx: DoctorContext) -> list[Finding]:
@@ -95,13 +94,13 @@ async def _pods(api: KubeApi, node: str, ctx: DoctorContext) -> list[Finding]:
     try:
         pods = as_dicts(as_dict(orjson.loads(await api.get(_PODS, query))).get("items"))
     except (ApiError, orjson.JSONDecodeError) as error:
-        return [NODE_NAME.skip(place, str(error))]
+        return [node_name_check.CHECK.skip(place, str(error))]
     return [await _name(api, len(pods), node, place), _twins(pods, ctx, place)]
 
 
 async def _name(api: KubeApi, count: int, node: str, place: str) -> Finding:
     """Check the node name by its pods, else by the Node object, which podgpu may not read."""
-    check = NODE_NAME
+    check = node_name_check.CHECK
     if count:
         return check.ok(place, f"{count} pods run on it")
     path = f"{_NODES}/{quote(node, safe='')}"
@@ -109,16 +108,18 @@ async def _name(api: KubeApi, count: int, node: str, place: str) -> Finding:
         await api.get(path, {})
     except ApiError as error:
         if error.status == NOT_FOUND:
-            return check.failure(f"GET {path}", f"no Node is named {node}", NAME_FIX)
+            return check.failure(f"GET {path}", f"no Node is named {node}", node_name_check.FIX)
         observed = f"no pod runs on a Node named {node}: the Node has none, or does not exist"
         return check.warning(
-            place, observed, f"see kubectl get node {node}; if it does not exist, {NAME_FIX}"
+            place,
+            observed,
+            f"see kubectl get node {node}; if it does not exist, {node_name_check.FIX}",
         )
     return check.ok(f"GET {path}", "the Node exists, without pods")
 
 
 def _twins(pods: list[dict[str, object]], ctx: DoctorContext, place: str) -> Finding:
-    check, found = DUPLICATE_DAEMONS, dict[tuple[str, str], list[str]]()
+    check, found = duplicate_daemons.CHECK, dict[tuple[str, str], list[str]]()
     for pod in pods:
         metadata = as_dict(pod.get("metadata"))
         labels = as_dict(metadata.get("labels"))

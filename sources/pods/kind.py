@@ -9,7 +9,6 @@ KIND: Final = Kind(
     options="sources.pods.options:Options",
     factory="sources.pods.source:PodsSource",
     doctor="sources.pods.doctor:examine",
-    checks="sources.pods.checks:CHECKS",
     timeout_fix=SILENT_SERVER,
     holders="some",
     resolves=frozenset({"names"}),

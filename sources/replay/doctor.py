@@ -5,11 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.diagnostics.path_access import access_problem
 from pipeline.recording import RecordingError, RecordingReader
-from sources.replay.checks import CHECKS
 from sources.replay.options import DEMO, Options
 
 _DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
@@ -21,7 +20,7 @@ async def examine(options: Options, _ctx: DoctorContext) -> list[Finding]:
 
 
 def _check_recording(options: Options) -> Finding:
-    check = CHECKS["replay.recording"]
+    check = Check("replay.recording", FAILS)
     path = _DEMO_FILE if options.path == DEMO else Path(options.path)
     fix = (
         "reinstall podgpu: the recording is part of the installation"

@@ -9,7 +9,6 @@ KIND: Final = Kind(
     options="sources.replay.options:Options",
     factory="sources.replay.source:ReplaySource",
     doctor="sources.replay.doctor:examine",
-    checks="sources.replay.checks:CHECKS",
     timeout_fix=HANGING_FILE,
     holders="relayed",
 )

@@ -15,14 +15,14 @@ from typing import Any, Final
 from config.errors import ConfigError
 from config.schema import Config
 from pipeline.component.code_permissions import GIVE_BOTH, Allowed, libraries
-from pipeline.component.findings import Finding, exit_status
+from pipeline.component.findings import FAILS, Check, Finding, exit_status
 from pipeline.host.daemon_threads import DaemonExecutor
 from podgpu.cli.doctor.config_selection import configured
 from podgpu.cli.output import EXIT_UNWRITTEN, put
 from podgpu.cli.shared_options import allowed_of
-from podgpu.doctor.checks import CHECKS
-from podgpu.doctor.cluster import checks as cluster_checks
 from podgpu.doctor.report import Subject, as_json, as_text
+
+_CONFIG: Final = Check("config", FAILS)
 
 EXIT_BUG: Final = 3
 """Exit status of a bug. It differs from those of findings, because there are none."""
@@ -72,9 +72,7 @@ def _check_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Findin
     sessions = Sessions(plugins=allowed.everything, request_timeout=REQUEST_TIMEOUT)
     ctx = DoctorContext(config, kube=sessions.session, allowed=allowed)
     findings = _refused(config, place, allowed) or [
-        CHECKS["config"].ok(
-            place, f"good: sources {len(config.sources)}, sinks {len(config.sinks)}"
-        )
+        _CONFIG.ok(place, f"good: sources {len(config.sources)}, sinks {len(config.sinks)}")
     ]
     findings += _run(diagnose(ctx), ctx.deadline)
     return Subject(ctx.node, place), findings
@@ -82,16 +80,14 @@ def _check_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Findin
 
 def _config_findings(error: ConfigError) -> list[Finding]:
     fix = "fix the problems listed; podgpu check reports the same"
-    check = CHECKS["config"]
     texts = [problem.render(error.origin) for problem in error.problems]
-    return [check.failure(error.origin, text, fix) for text in texts]
+    return [_CONFIG.failure(error.origin, text, fix) for text in texts]
 
 
 def _refused(config: Config, place: str, allowed: Allowed) -> list[Finding]:
     """Return findings for libraries that may not be loaded. The kube checks cover kubeconfigs."""
-    check = CHECKS["config"]
     return [
-        check.failure(place, f"{each.path}: {each.message}", f"{each.hint}; {GIVE_BOTH}")
+        _CONFIG.failure(place, f"{each.path}: {each.message}", f"{each.hint}; {GIVE_BOTH}")
         for each in libraries(config, allowed)
     ]
 
@@ -99,6 +95,7 @@ def _refused(config: Config, place: str, allowed: Allowed) -> list[Finding]:
 def _check_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:
     from pipeline.kube.sessions import Sessions
     from podgpu.doctor.cluster.cluster_checks import SECONDS, diagnose
+    from podgpu.doctor.cluster.object_fetcher import SERVER
 
     kubeconfig = arguments.kubeconfig or _kubeconfig(os.environ)
     if kubeconfig is None and _IN_CLUSTER not in os.environ:
@@ -107,9 +104,7 @@ def _check_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Fin
             "is missing, KUBECONFIG is not set, and podgpu runs in no pod with a service account"
         )
         fix = "give one: podgpu doctor --cluster --kubeconfig ~/.kube/config"
-        return Subject("", place), [
-            cluster_checks.CHECKS["cluster.server"].failure(place, observed, fix)
-        ]
+        return Subject("", place), [SERVER.failure(place, observed, fix)]
     # Plugins are allowed: the user who runs the command names the file, or sets the variable.
     kube = Sessions(plugins=True).session
     findings = _run(diagnose(kube, kubeconfig, arguments.namespace), SECONDS)

@@ -16,8 +16,7 @@ from podgpu.doctor.cluster import (
     monitor_checks,
     node_gpus,
 )
-from podgpu.doctor.cluster.checks import CHECKS
-from podgpu.doctor.cluster.object_fetcher import Fetcher
+from podgpu.doctor.cluster.object_fetcher import SERVER, Fetcher
 from podgpu.doctor.cluster.objects import Cluster
 
 SECONDS: Final = 360.0
@@ -44,7 +43,6 @@ async def diagnose(kube: OpenSession, kubeconfig: Path | None, namespace: str) -
 
 
 async def _diagnose(kube: OpenSession, kubeconfig: Path | None, namespace: str) -> list[Finding]:
-    check = CHECKS["cluster.server"]
     place = str(kubeconfig or "the pod's service account")
     try:
         async with kube(kubeconfig) as api:
@@ -64,10 +62,10 @@ async def _diagnose(kube: OpenSession, kubeconfig: Path | None, namespace: str) 
             checked = await run(examinations, _CHECK_SECONDS)
     except TransientError as error:
         fix = "check --kubeconfig, that its server is reachable, and that its token is valid"
-        return [check.failure(place, str(error), fix)]
+        return [SERVER.failure(place, str(error), fix)]
     # The lists are fetched concurrently, so sort the findings for a stable order.
     found = sorted(fetcher.findings, key=lambda finding: finding.subject)
-    return [*(found or [check.ok(place, "responds, and allows all lists")]), *checked]
+    return [*(found or [SERVER.ok(place, "responds, and allows all lists")]), *checked]
 
 
 async def _async(check: Callable[[Cluster], list[Finding]], cluster: Cluster) -> list[Finding]:

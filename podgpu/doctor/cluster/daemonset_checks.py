@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.kube.json_access import as_dict, as_int, as_text
-from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.node_gpus import has_gpus
 from podgpu.doctor.cluster.objects import (
     Cluster,
@@ -17,6 +16,7 @@ from podgpu.doctor.cluster.objects import (
 )
 from podgpu.doctor.cluster.scheduling_rules import scheduling_obstacles
 from podgpu.doctor.cluster.unready_pods import (
+    DAEMONSET,
     is_stuck,
     unready_finding,
     update_progress,
@@ -27,14 +27,13 @@ _MAX_LISTED: Final = 3
 
 def check_daemonsets(cluster: Cluster) -> list[Finding]:
     """Check `cluster.daemonset` and `cluster.runtimeclass` for each DaemonSet of podgpu."""
-    check = CHECKS["cluster.daemonset"]
     if cluster.daemonsets is None:
-        return [check.skip("DaemonSets", "they cannot be listed")]
+        return [DAEMONSET.skip("DaemonSets", "they cannot be listed")]
     podgpus = cluster.podgpus()
     if not podgpus:
         where = f"in {cluster.namespace}" if cluster.namespace else "in any namespace"
         fix = "install podgpu (helm install podgpu deploy/chart), or give its --namespace"
-        return [check.failure("DaemonSets", f"podgpu has none {where}", fix)]
+        return [DAEMONSET.failure("DaemonSets", f"podgpu has none {where}", fix)]
     return [
         finding
         for each in podgpus
@@ -43,7 +42,7 @@ def check_daemonsets(cluster: Cluster) -> list[Finding]:
 
 
 def _scheduled(daemonset: Raw, cluster: Cluster) -> list[Finding]:
-    check, place = CHECKS["cluster.daemonset"], display_name(daemonset)
+    place = display_name(daemonset)
     status = as_dict(daemonset.get("status"))
     desired = as_int(status.get("desiredNumberScheduled")) or 0
     gpus = [node for node in cluster.nodes or () if has_gpus(node)]
@@ -56,7 +55,7 @@ def _scheduled(daemonset: Raw, cluster: Cluster) -> list[Finding]:
         count += f"; {update}"
     if ready < desired or (update and is_stuck(daemonset, cluster)):
         found.append(unready_finding(daemonset, cluster, count))
-    return found or [check.ok(place, count)]
+    return found or [DAEMONSET.ok(place, count)]
 
 
 def _obstacles(
@@ -75,7 +74,7 @@ def _excluded_nodes(
     daemonset: Raw, desired: int, gpus: Sequence[Raw], cluster: Cluster
 ) -> list[Finding]:
     """Return a warning for each reason that excludes nodes with GPUs."""
-    check, subject = CHECKS["cluster.daemonset"], display_name(daemonset)
+    subject = display_name(daemonset)
     used = [as_dict(pod.get("spec")).get("nodeName") for pod in cluster.pods_of(daemonset)]
     if len(used) < desired:
         return []  # not all pods are created yet, or the list is incomplete
@@ -85,40 +84,40 @@ def _excluded_nodes(
         which = "which has GPUs" if len(names) == 1 else "which have GPUs"
         same = "" if len(names) == 1 else f"; the same for all {len(names)} of them"
         observed = f"does not run on {first_few(names)}, {which}: {why}"
-        found.append(check.warning(subject, observed, fix + same))
+        found.append(DAEMONSET.warning(subject, observed, fix + same))
     if rest := obstacles[_MAX_LISTED:]:
         names = list(dict.fromkeys(name for _, _, each in rest for name in each))
         observed = f"does not run on {first_few(names)} with GPUs for {len(rest)} further reasons"
         fix = "fix the others first, then run podgpu doctor again"
-        found.append(check.warning(subject, observed, fix))
+        found.append(DAEMONSET.warning(subject, observed, fix))
     return found
 
 
 def _no_pods_wanted(daemonset: Raw, gpus: Sequence[Raw], cluster: Cluster) -> Finding:
     """Return the most common reasons why no pod is wanted; nodes with GPUs count first."""
-    check, subject = CHECKS["cluster.daemonset"], display_name(daemonset)
+    subject = display_name(daemonset)
     nodes = gpus or cluster.nodes or ()
     if not nodes:
         observed = "wants no pods, and no node is visible"
-        return check.failure(subject, observed, "check that the kubeconfig may list nodes")
+        return DAEMONSET.failure(subject, observed, "check that the kubeconfig may list nodes")
     kind = "nodes with GPUs" if gpus else "nodes, none of which reports a GPU"
     shown = _obstacles(daemonset, nodes, gpus=bool(gpus))[:_MAX_LISTED]
     if not shown:
         observed = f"wants no pods yet, although nothing prevents them on {len(nodes)} {kind}"
         fix = "see kubectl describe: it may be new, or the controller manager does not run"
-        return check.failure(subject, observed, fix)
+        return DAEMONSET.failure(subject, observed, fix)
     text = "; ".join(f"{why} ({len(names)} of {len(nodes)})" for why, _, names in shown)
     wanted = list(dict.fromkeys(fix for _, fix, _ in shown))
     if not gpus:
         # It is not known yet which nodes have GPUs, so do not advise to tolerate their taints.
         wanted = [fix for fix in wanted if "toleration" not in fix] or wanted
-    return check.failure(
+    return DAEMONSET.failure(
         subject, f"wants no pods: on {len(nodes)} {kind}: {text}", "; ".join(wanted)
     )
 
 
 def _runtime_class(daemonset: Raw, cluster: Cluster) -> Finding:
-    check, place = CHECKS["cluster.runtimeclass"], display_name(daemonset)
+    check, place = Check("cluster.runtimeclass", FAILS), display_name(daemonset)
     wanted = as_text(as_dict(template_of(daemonset).get("spec")).get("runtimeClassName"))
     if not wanted:
         return check.skip(place, "names no RuntimeClass: the node's default runtime is used")

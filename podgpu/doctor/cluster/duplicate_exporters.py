@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from pipeline.component.findings import Finding
+from pipeline.component.findings import WARNS, Check, Finding
 from pipeline.kube.json_access import as_dict, as_text
-from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.objects import Cluster, Raw, display_name, exporter_kind, first_few
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
@@ -12,7 +11,7 @@ _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 def check_exporters(cluster: Cluster) -> list[Finding]:
     """Run the check `cluster.exporters`."""
-    check, place = CHECKS["cluster.exporters"], "pods of DaemonSets"
+    check, place = Check("cluster.exporters", WARNS), "pods of DaemonSets"
     if cluster.daemonsets is None or cluster.pods is None:
         return [check.skip(place, "they cannot be listed")]
     by_node: dict[str, set[str]] = {}

@@ -14,10 +14,9 @@ import orjson
 
 from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi
-from pipeline.component.findings import Finding
+from pipeline.component.findings import BOTH, WARNS, Check, Finding
 from pipeline.diagnostics.api_permissions import FORBIDDEN, Account, Right, is_allowed
 from pipeline.kube.json_access import as_dict, as_dicts, as_int, as_text
-from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.objects import (
     Cluster,
     Raw,
@@ -29,6 +28,9 @@ from podgpu.doctor.cluster.objects import (
     namespace_of,
     template_of,
 )
+
+_EXTENDER: Final = Check("cluster.extender", BOTH)
+_NETWORKPOLICY: Final = Check("cluster.networkpolicy", WARNS)
 
 RIGHTS: Final = (Right("list", "nodes"), Right("watch", "nodes"))
 """The permissions that watching the Nodes needs; see `docs/extender.md`."""
@@ -48,12 +50,12 @@ _POLICY_FIX: Final = (
 
 async def check_extenders(api: KubeApi, cluster: Cluster) -> list[Finding]:
     """Run the check `cluster.extender`."""
-    check, place = CHECKS["cluster.extender"], "Deployments"
+    place = "Deployments"
     if cluster.deployments is None:
-        return [check.skip(place, "they cannot be listed")]
+        return [_EXTENDER.skip(place, "they cannot be listed")]
     ours = extenders(cluster)
     if not ours:
-        return [check.skip(place, "none runs podgpu extender")]
+        return [_EXTENDER.skip(place, "none runs podgpu extender")]
     return [finding for each in ours for finding in await _check_deployment(api, each)]
 
 
@@ -97,7 +99,7 @@ def _arguments(value: object) -> list[str]:
 
 
 async def _check_deployment(api: KubeApi, deployment: Raw) -> list[Finding]:
-    check, place = CHECKS["cluster.extender"], display_name(deployment)
+    place = display_name(deployment)
     template = template_of(deployment)
     account = Account(
         namespace_of(deployment),
@@ -106,7 +108,7 @@ async def _check_deployment(api: KubeApi, deployment: Raw) -> list[Finding]:
     found = _readiness(deployment)
     if has_option(deployment, _KUBECONFIG):
         why = f"its permissions are those of its {_KUBECONFIG}: see its log and kubectl auth can-i"
-        return [*found, check.skip(place, why)]
+        return [*found, _EXTENDER.skip(place, why)]
     try:
         missing = [right for right in RIGHTS if not await is_allowed(api, right, account)]
     except ApiError as error:
@@ -116,59 +118,59 @@ async def _check_deployment(api: KubeApi, deployment: Raw) -> list[Finding]:
                 "the kubeconfig's user may not create subjectaccessreviews, so the permissions of "
                 f"{account} are unknown; run kubectl auth can-i watch nodes --as {account.user}"
             )
-        return [*found, check.skip(place, why)]
+        return [*found, _EXTENDER.skip(place, why)]
     refused = [
-        check.failure(place, f"{account} may not {each}", each.fix_for(str(account)))
+        _EXTENDER.failure(place, f"{account} may not {each}", each.fix_for(str(account)))
         for each in missing
     ]
     if refused:
         return [*refused, *found]
-    return found or [check.ok(place, f"ready; {account} may {', '.join(map(str, RIGHTS))}")]
+    return found or [_EXTENDER.ok(place, f"ready; {account} may {', '.join(map(str, RIGHTS))}")]
 
 
 def _readiness(deployment: Mapping[str, Any]) -> list[Finding]:
     """Return a finding if not all pods are ready."""
-    check, place = CHECKS["cluster.extender"], display_name(deployment)
+    place = display_name(deployment)
     replicas = as_int(as_dict(deployment.get("spec")).get("replicas"))
     wanted = 1 if replicas is None else replicas
     ready = as_int(as_dict(deployment.get("status")).get("readyReplicas")) or 0
     if not wanted:
-        return [check.warning(place, "wants no pods", "set its replicas to 1 or more")]
+        return [_EXTENDER.warning(place, "wants no pods", "set its replicas to 1 or more")]
     if ready >= wanted:
         return []
     observed = f"{ready} of {wanted} pods are ready"
     fix = f"see kubectl -n {namespace_of(deployment)} describe pods, and their logs"
-    return [(check.warning if ready else check.failure)(place, observed, fix)]
+    return [(_EXTENDER.warning if ready else _EXTENDER.failure)(place, observed, fix)]
 
 
 async def check_policies(api: KubeApi, cluster: Cluster) -> list[Finding]:
     """Run the check `cluster.networkpolicy`."""
-    check, ours = CHECKS["cluster.networkpolicy"], extenders(cluster)
+    ours = extenders(cluster)
     if not ours:
-        return [check.skip("NetworkPolicies", "not needed: no podgpu extender is known")]
+        return [_NETWORKPOLICY.skip("NetworkPolicies", "not needed: no podgpu extender is known")]
     return [await _check_policies(api, each) for each in ours]
 
 
 async def _check_policies(api: KubeApi, deployment: Raw) -> Finding:
-    check, place = CHECKS["cluster.networkpolicy"], display_name(deployment)
+    place = display_name(deployment)
     if has_option(deployment, "--web-config"):
-        return check.skip(place, "its web configuration file limits who can query it")
+        return _NETWORKPOLICY.skip(place, "its web configuration file limits who can query it")
     space = quote(namespace_of(deployment), safe="")
     path = f"/apis/networking.k8s.io/v1/namespaces/{space}/networkpolicies"
     try:
         response = as_dict(orjson.loads(await api.get(path, {})))
     except (ApiError, orjson.JSONDecodeError) as error:
-        return check.skip(place, f"its NetworkPolicies cannot be listed: {error}")
+        return _NETWORKPOLICY.skip(place, f"its NetworkPolicies cannot be listed: {error}")
     labels = labels_of(template_of(deployment))
     selecting = [each for each in as_dicts(response.get("items")) if _selects(each, labels)]
     if not selecting:
         observed = "no NetworkPolicy selects its pods: every pod of the cluster may query it"
-        return check.warning(place, observed, _POLICY_FIX)
+        return _NETWORKPOLICY.warning(place, observed, _POLICY_FIX)
     names = ", ".join(map(name_of, selecting))
     if open_to_all := [name_of(each) for each in selecting if _allows_all(each)]:
         observed = f"NetworkPolicy {', '.join(open_to_all)} allows connections from everywhere"
-        return check.warning(place, observed, _POLICY_FIX)
-    return check.ok(place, f"NetworkPolicy {names} limits who can connect")
+        return _NETWORKPOLICY.warning(place, observed, _POLICY_FIX)
+    return _NETWORKPOLICY.ok(place, f"NetworkPolicy {names} limits who can connect")
 
 
 def _selects(policy: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

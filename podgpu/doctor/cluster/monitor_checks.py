@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.component.findings import Finding
+from pipeline.component.findings import WARNS, Check, Finding
 from pipeline.kube.json_access import as_dict, as_dicts, as_text
-from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.objects import (
     Cluster,
     Raw,
@@ -17,6 +16,8 @@ from podgpu.doctor.cluster.objects import (
     template_of,
 )
 
+_CHECK: Final = Check("cluster.servicemonitor", WARNS)
+
 _NAME: Final = "app.kubernetes.io/name"
 _FIELDS: Final = {"ServiceMonitor": "serviceMonitor", "PodMonitor": "podMonitor"}
 _NUMBERED: Final = ("targetPort", "portNumber")
@@ -25,26 +26,25 @@ _NUMBERED: Final = ("targetPort", "portNumber")
 
 def check_monitors(cluster: Cluster) -> list[Finding]:
     """Run the check `cluster.servicemonitor` for each monitor of podgpu."""
-    check = CHECKS["cluster.servicemonitor"]
     if cluster.monitors is None:
         why = "the Prometheus operator has none, or they cannot be listed"
-        return [check.skip("ServiceMonitors, PodMonitors", why)]
+        return [_CHECK.skip("ServiceMonitors, PodMonitors", why)]
     ours = _podgpu_monitors(cluster)
     if not ours:
         why = "none is for podgpu: Prometheus must discover podgpu in another way"
-        return [check.skip("ServiceMonitors, PodMonitors", why)]
+        return [_CHECK.skip("ServiceMonitors, PodMonitors", why)]
     spaces = {name_of(each): labels_of(each) for each in cluster.namespaces or ()}
     found, valid = [], []
     for each in ours:
         if wrong := _target_problem(each, cluster):
-            found.append(check.warning(display_name(each), *wrong))
+            found.append(_CHECK.warning(display_name(each), *wrong))
         else:
             valid.append(each)
     if not valid:
         return found
     if not cluster.prometheuses:
         why = "no Prometheus object exists to select them, or they cannot be listed"
-        return [*found, check.skip(", ".join(map(display_name, valid)), why)]
+        return [*found, _CHECK.skip(", ".join(map(display_name, valid)), why)]
     return [*found, *(_monitor(each, cluster.prometheuses, spaces) for each in valid)]
 
 
@@ -65,14 +65,14 @@ def _podgpu_monitors(cluster: Cluster) -> list[Raw]:
 def _monitor(
     monitor: Raw, prometheuses: Sequence[Raw], spaces: Mapping[str, Mapping[str, str]]
 ) -> Finding:
-    check, place = CHECKS["cluster.servicemonitor"], display_name(monitor)
+    place = display_name(monitor)
     refusals = {display_name(each): _refusal(monitor, each, spaces) for each in prometheuses}
     selecting = [name for name, why in refusals.items() if not why]
     if selecting:
-        return check.ok(place, f"selected by {', '.join(selecting)}")
+        return _CHECK.ok(place, f"selected by {', '.join(selecting)}")
     text = "; ".join(f"{name} {why}" for name, why in refusals.items())
     fix = _fix_for(monitor, prometheuses)
-    return check.warning(place, f"no Prometheus selects it: {text}", fix)
+    return _CHECK.warning(place, f"no Prometheus selects it: {text}", fix)
 
 
 def _refusal(

@@ -4,10 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pipeline.component.findings import Finding
+from pipeline.component.findings import WARNS, Check, Finding
 from pipeline.kube.json_access import as_dict, as_text
 from pipeline.model.plugin_ids import glob_matcher
-from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.objects import Cluster, first_few, labels_of, name_of
 
 _LABELS: Final[Mapping[str, str | None]] = {
@@ -61,7 +60,7 @@ def _count(quantity: object) -> int | None:
 
 def check_nodes(cluster: Cluster) -> list[Finding]:
     """Run the check `cluster.gpus` for each node with GPUs."""
-    check = CHECKS["cluster.gpus"]
+    check = Check("cluster.gpus", WARNS)
     if cluster.nodes is None:
         return [check.skip("Nodes", "they cannot be listed")]
     nodes = [node for node in cluster.nodes if has_gpus(node)]

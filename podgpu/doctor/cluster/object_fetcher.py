@@ -10,13 +10,14 @@ import orjson
 
 from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi
-from pipeline.component.findings import Finding
+from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.diagnostics.api_permissions import FORBIDDEN, NOT_FOUND, Right, fix_for
 from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from pipeline.kube.request import Request
-from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.objects import Cluster, Listed, Raw, exporter_kind, namespace_of
 from podgpu.doctor.cluster.unready_pods import FAILED_CREATE, missing_pods
+
+SERVER: Final = Check("cluster.server", BOTH)
 
 _PAGE_SIZE: Final = 500
 _MAX_PAGES: Final = 40
@@ -110,14 +111,13 @@ class Fetcher:
         found: list[Raw] = []
         query = {"limit": str(_PAGE_SIZE)} | ({"labelSelector": selector} if selector else {})
         query |= {"fieldSelector": fields} if fields else {}
-        check = CHECKS["cluster.server"]
         try:
             async with asyncio.timeout(_LIST_TIMEOUT):
                 return await self._pages(kind, path, query, found)
         except TimeoutError:
             observed = f"takes longer than {_LIST_TIMEOUT:g} s"
             fix = "check the load of the API server, and the network to it"
-            self.findings.append(check.warning(path, observed, fix + self._partial_note(found)))
+            self.findings.append(SERVER.warning(path, observed, fix + self._partial_note(found)))
         except ApiError as error:
             if error.status == NOT_FOUND:
                 return None
@@ -127,12 +127,11 @@ class Fetcher:
         return found or None
 
     def _refused(self, path: str, error: ApiError, found: Sequence[Raw]) -> Finding:
-        check = CHECKS["cluster.server"]
         if error.status != FORBIDDEN:
-            return check.warning(path, str(error), fix_for(error) + self._partial_note(found))
+            return SERVER.warning(path, str(error), fix_for(error) + self._partial_note(found))
         target = Request("GET", path).target
         right = Right("list", target.resource, target.group, namespace=target.namespace)
-        return check.warning(path, f"may not {right}", right.fix_for("the kubeconfig's user"))
+        return SERVER.warning(path, f"may not {right}", right.fix_for("the kubeconfig's user"))
 
     @staticmethod
     def _partial_note(found: Sequence[Raw]) -> str:
@@ -146,7 +145,7 @@ class Fetcher:
         Raises:
             ApiError: as `KubeApi.get` does; `found` then has the objects of the pages before.
         """
-        check, more, attempts = CHECKS["cluster.server"], "", 1
+        more, attempts = "", 1
         fresh: list[Raw] = []
         for _ in range(_MAX_PAGES):
             try:
@@ -159,7 +158,7 @@ class Fetcher:
                 continue
             except orjson.JSONDecodeError:
                 fix = "check that the kubeconfig's server is a Kubernetes API server"
-                self.findings.append(check.warning(path, "the response is not JSON", fix))
+                self.findings.append(SERVER.warning(path, "the response is not JSON", fix))
                 return None
             fresh += [{**each, "kind": kind} for each in as_dicts(response.get("items"))]
             # Keep the objects of an earlier attempt while that one had more.
@@ -169,7 +168,7 @@ class Fetcher:
             if not more:
                 return fresh
         observed, fix = f"more than {_PAGE_SIZE * _MAX_PAGES} objects", f"nothing: {_PARTIAL_LIST}"
-        self.findings.append(check.warning(path, observed, fix))
+        self.findings.append(SERVER.warning(path, observed, fix))
         return fresh
 
     async def _of_kinds(self, kinds: Sequence[tuple[str, str]]) -> Listed:

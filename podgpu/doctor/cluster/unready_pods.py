@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pipeline.base.safe_text import line
-from pipeline.component.findings import Finding
+from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.kube.json_access import as_dict, as_dicts, as_int, as_text
-from podgpu.doctor.cluster.checks import CHECKS
 from podgpu.doctor.cluster.objects import Cluster, Raw, display_name, name_of, namespace_of
+
+DAEMONSET: Final = Check("cluster.daemonset", BOTH)
 
 _MAX_LISTED: Final = 3
 _MAX_MESSAGE: Final = 120
@@ -76,7 +77,6 @@ def unready_finding(daemonset: Raw, cluster: Cluster, count: str) -> Finding:
         cluster: the objects that were fetched.
         count: number of ready pods, for people.
     """
-    check = CHECKS["cluster.daemonset"]
     waiting = [why for pod in cluster.pods_of(daemonset) if (why := _waiting_reason(pod))]
     reasons = waiting[:_MAX_LISTED]
     if len(waiting) > _MAX_LISTED:
@@ -89,7 +89,7 @@ def unready_finding(daemonset: Raw, cluster: Cluster, count: str) -> Finding:
         f"see kubectl -n {namespace_of(daemonset)} describe pod, describe daemonset and logs "
         "--previous; run podgpu doctor in such a pod to check its node"
     )
-    return check.warning(display_name(daemonset), count + shown, "; ".join(fixes))
+    return DAEMONSET.warning(display_name(daemonset), count + shown, "; ".join(fixes))
 
 
 def missing_pods(daemonset: Raw) -> int:

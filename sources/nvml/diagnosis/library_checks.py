@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.base.safe_text import line
-from pipeline.component.findings import Finding
+from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext, Roots
 from pipeline.diagnostics.library_load import PART, try_loading
 from pipeline.host.shared_libraries import NoLibraryFileError, ready
 from sources.nvml import codes
-from sources.nvml.checks import CHECKS
 from sources.nvml.library import SONAME
+
+_LIBRARY: Final = Check("nvml.library", FAILS)
+_VERSIONS: Final = Check("nvml.versions", FAILS)
+ACCESS: Final = Check("nvml.access", FAILS)
 
 _VERSION: Final = re.compile(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s")
 _MINOR: Final = re.compile(r"^Device Minor:\s*(\d+)$", re.MULTILINE)
@@ -82,7 +85,7 @@ def read_driver(roots: Roots) -> Driver:
 def _finding(
     roots: Roots, version_file: Path, loaded: bool, version: str, gpus: tuple[str, ...]
 ) -> Finding:
-    check = CHECKS["nvml.driver"]
+    check = Check("nvml.driver", FAILS)
     if loaded:
         count_text = f", {len(gpus)} GPUs" if gpus else ""
         version_text = f"driver {version or 'of an unknown version'}"
@@ -149,12 +152,12 @@ def check_library(driver: Driver, ctx: DoctorContext) -> tuple[list[Finding], bo
     library, fault = _loaded()
     if library is None:
         return [_no_library(fault, driver, ctx), *_nodes(driver, ctx.roots)], False
-    found = [CHECKS["nvml.library"].ok(SONAME, "found")]
+    found = [_LIBRARY.ok(SONAME, "found")]
     nodes = _nodes(driver, ctx.roots)
     code = int(library.nvmlInitWithFlags(0))
     if code == codes.OK:
         library.nvmlShutdown()
-        found.append(CHECKS["nvml.versions"].ok(_INIT, f"matches driver {driver.version}".rstrip()))
+        found.append(_VERSIONS.ok(_INIT, f"matches driver {driver.version}".rstrip()))
         return [*found, *nodes], True
     return [*found, *_failed(code, driver, ctx.roots), *nodes], False
 
@@ -165,9 +168,9 @@ def _hangs(ctx: DoctorContext) -> Finding | None:
         ready(SONAME)
     except NoLibraryFileError as error:
         hint = "check what is mounted at this path"
-        return CHECKS["nvml.library"].failure(SONAME, str(error), hint)
+        return _LIBRARY.failure(SONAME, str(error), hint)
     observed, fix = try_loading(SONAME, max(_LEAST, ctx.deadline * PART))
-    return CHECKS["nvml.library"].failure(SONAME, observed, fix) if observed else None
+    return _LIBRARY.failure(SONAME, observed, fix) if observed else None
 
 
 def _loaded() -> tuple[ctypes.CDLL | None, str]:
@@ -178,12 +181,11 @@ def _loaded() -> tuple[ctypes.CDLL | None, str]:
 
 
 def _no_library(fault: str, driver: Driver, ctx: DoctorContext) -> Finding:
-    check = CHECKS["nvml.library"]
     if driver.windows:
         observed = f"the driver is the Windows driver, and its library is missing here: {fault}"
-        return check.failure(SONAME, observed, _WINDOWS)
+        return _LIBRARY.failure(SONAME, observed, _WINDOWS)
     if not driver.loaded:
-        return check.skip(SONAME, f"{fault}; it is part of the driver, which is missing")
+        return _LIBRARY.skip(SONAME, f"{fault}; it is part of the driver, which is missing")
     environ, missing_settings = ctx.environ, []
     if environ.get(_DEVICES, "void") in {"", "void", "none"}:
         missing_settings.append(f"{_DEVICES}=all")
@@ -192,7 +194,7 @@ def _no_library(fault: str, driver: Driver, ctx: DoctorContext) -> Finding:
         missing_settings.append(f"{_CAPABILITIES}=utility")
     fix = f"set {' and '.join(missing_settings)}; and {_RUNTIME}" if missing_settings else _RUNTIME
     observed = f"driver {driver.version} is on the host, but its library is missing here: {fault}"
-    return check.failure(SONAME, observed, fix)
+    return _LIBRARY.failure(SONAME, observed, fix)
 
 
 def _failed(code: int, driver: Driver, roots: Roots) -> list[Finding]:
@@ -201,25 +203,24 @@ def _failed(code: int, driver: Driver, roots: Roots) -> list[Finding]:
         library = _version() or "of another version"
         observed = f"{returned}: library {library}, driver {driver.version}"
         fix = "reload the driver or reboot the node, then restart podgpu's pod"
-        return [CHECKS["nvml.versions"].failure(_INIT, observed, fix)]
+        return [_VERSIONS.failure(_INIT, observed, fix)]
     if not (driver.loaded or driver.windows) or (
         driver.loaded and code == codes.DRIVER_NOT_LOADED and not (roots.dev / "nvidiactl").exists()
     ):
         # The driver or its device files are missing, and another finding reports that.
-        return [CHECKS["nvml.versions"].skip(_INIT, returned)]
-    access = CHECKS["nvml.access"]
+        return [_VERSIONS.skip(_INIT, returned)]
     if code == codes.UNKNOWN:
         observed = f"{returned}: cannot access the devices, but driver and library are present"
-        return [access.failure(_INIT, observed, codes.RELOADED)]
+        return [ACCESS.failure(_INIT, observed, codes.RELOADED)]
     if code == codes.NO_PERMISSION:
         observed = f"{returned}: no permission to open the device files"
         fix = (
             "make the container runtime pass the devices to the container (runtimeClassName: "
             "nvidia, NVIDIA_VISIBLE_DEVICES=all); it is not enough to mount the device files"
         )
-        return [access.failure(_INIT, observed, fix)]
+        return [ACCESS.failure(_INIT, observed, fix)]
     fix = "see the kernel log (dmesg) for NVRM messages; reload the driver or reboot the node"
-    return [access.failure(_INIT, returned, fix)]
+    return [ACCESS.failure(_INIT, returned, fix)]
 
 
 def _version() -> str:
@@ -234,7 +235,7 @@ def _version() -> str:
 
 def _nodes(driver: Driver, roots: Roots) -> list[Finding]:
     """Check `nvml.nodes`, and whether the first device file can be opened (`nvml.access`)."""
-    check, control = CHECKS["nvml.nodes"], roots.dev / "nvidiactl"
+    check, control = Check("nvml.nodes", FAILS), roots.dev / "nvidiactl"
     if not driver.loaded:
         reason = "the driver is the Windows driver" if driver.windows else "there is no driver"
         return [check.skip(str(control), reason)]
@@ -253,13 +254,12 @@ def _nodes(driver: Driver, roots: Roots) -> list[Finding]:
 
 
 def _opened(control: Path) -> Finding:
-    check = CHECKS["nvml.access"]
     try:
         _open(control)
     except OSError as error:
         observed = f"cannot be opened: {os.strerror(error.errno or 0).lower()}"
-        return check.failure(str(control), observed, _FIXES.get(error.errno or 0, _UNKNOWN_FIX))
-    return check.ok(str(control), "can be opened")
+        return ACCESS.failure(str(control), observed, _FIXES.get(error.errno or 0, _UNKNOWN_FIX))
+    return ACCESS.ok(str(control), "can be opened")
 
 
 def _open(control: Path) -> None:

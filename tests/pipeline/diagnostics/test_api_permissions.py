@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import KubeApi
-from pipeline.component.findings import Verdict
+from pipeline.component.findings import BOTH, Check, Verdict
 from pipeline.diagnostics.api_permissions import (
     REVIEWS,
     Right,
@@ -20,7 +20,6 @@ from pipeline.diagnostics.api_permissions import (
     try_watch,
 )
 from pipeline.kube.sessions import Sessions
-from podgpu.doctor.check_table import CHECKS
 from tests.pipeline.kube.conftest import Server, kubeconfig, says
 from tests.podgpu.doctor.support import is_bad, page, serving
 from tests.support.kube import ApiServer, Collection, named
@@ -51,7 +50,7 @@ async def test_an_access_review_is_about_one_verb(tmp_path: Path) -> None:
 async def test_each_missing_permission_is_named_with_the_rule_that_grants_it(
     tmp_path: Path,
 ) -> None:
-    server, check = ApiServer({}), CHECKS["pods.rbac"]
+    server, check = ApiServer({}), Check("pods.rbac", BOTH)
     async with session(tmp_path, server) as api:
         found = await review_rights(api, check, "here", GET, PATCH)
         assert [each.verdict for each in found] == [Verdict.OK]

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from pipeline.base.logs import ROOT
-from pipeline.component.findings import Finding
+from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.process_lookup import command_options, run_config_file
 from podgpu.cli import run_commands
 from podgpu.cli.commands import run_command
 from podgpu.cli.doctor import command, config_selection
 from podgpu.cli.doctor.arguments import add
-from podgpu.doctor.check_table import CHECKS
 from tests.podgpu.doctor.configs import VALID, valid_config
 from tests.podgpu.doctor.support import healthy, in_this_container, process, write
 
@@ -80,7 +79,7 @@ def test_warnings_without_failures_exit_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def diagnose(_: DoctorContext) -> list[Finding]:
-        return [CHECKS["clock"].warning("here", "off", "run chrony")]
+        return [Check("clock", BOTH).warning("here", "off", "run chrony")]
 
     monkeypatch.setattr("podgpu.doctor.node_checks.diagnose", diagnose)
     status, out = run(capsys, "-c", str(write(tmp_path / "podgpu.yaml", VALID)))

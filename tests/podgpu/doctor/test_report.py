@@ -10,23 +10,24 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.version import VERSION
-from pipeline.component.findings import Finding, Verdict
-from podgpu.doctor.check_table import CHECKS
+from pipeline.component.findings import FAILS, WARNS, Check, Finding, Verdict
 from podgpu.doctor.report import Subject, as_json, as_text
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "doctor"
 SUBJECT = Subject("gpu-17", "/etc/podgpu/config.yaml")
 FINDINGS = [
-    CHECKS["config"].ok("/etc/podgpu/config.yaml", "good: sources 2, sinks 1"),
-    CHECKS["nvml.driver"].ok("/proc/driver/nvidia/version", "driver 580.95.05, 8 GPUs"),
-    CHECKS["nvml.library"].failure(
+    Check("config", FAILS).ok("/etc/podgpu/config.yaml", "good: sources 2, sinks 1"),
+    Check("nvml.driver", FAILS).ok("/proc/driver/nvidia/version", "driver 580.95.05, 8 GPUs"),
+    Check("nvml.library", FAILS).failure(
         "libnvidia-ml.so.1",
         "driver 580.95.05 is on the host, its library isn't here: libnvidia-ml.so.1: cannot open "
         "shared object file: No such file or directory",
         "run podgpu with the runtime class of NVIDIA's container toolkit (runtimeClassName: "
         "nvidia), or make that the default runtime (nvidia-ctk runtime configure)",
     ),
-    CHECKS["nvml.profiling"].skip("nvmlGpmQueryDeviceSupport", "no profiling field is configured"),
+    Check("nvml.profiling", WARNS).skip(
+        "nvmlGpmQueryDeviceSupport", "no profiling field is configured"
+    ),
     Finding(
         "podresources.sharing",
         Verdict.WARNING,
@@ -65,7 +66,7 @@ def test_json_contains_the_status_and_each_finding() -> None:
 
 def test_long_words_are_not_wrapped_and_line_breaks_become_spaces() -> None:
     path = "/" + "x" * 150
-    finding = CHECKS["nri.socket"].failure(path, "two\nlines", "fix\tit")
+    finding = Check("nri.socket", FAILS).failure(path, "two\nlines", "fix\tit")
     text = as_text(Subject("", "kubeconfig"), [finding])
     assert path in text
     assert "two lines" in text
@@ -91,7 +92,7 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
 
 
 def test_a_very_long_text_is_truncated() -> None:
-    finding = CHECKS["nri.socket"].failure("a", "x" * 10**6, "b")
+    finding = Check("nri.socket", FAILS).failure("a", "x" * 10**6, "b")
     assert len(as_text(SUBJECT, [finding])) < 10_000
 
 

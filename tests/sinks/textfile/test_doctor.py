@@ -63,11 +63,11 @@ async def test_a_folder_without_write_permission_is_a_failure(
 
 CHECK_SCRIPT = """
 import sys, pathlib
-from podgpu.doctor.check_table import CHECKS
+from pipeline.component.findings import FAILS, Check
 from pipeline.diagnostics.write_access import check_writable
 
 path = pathlib.Path(sys.argv[1]) / "gpu.prom"
-finding = check_writable(CHECKS["textfile.folder"], path, replaces=True)
+finding = check_writable(Check("textfile.folder", FAILS), path, replaces=True)
 print(finding.verdict.value, finding.observed, finding.fix, sep="|")
 """
 
