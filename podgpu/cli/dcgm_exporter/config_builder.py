@@ -39,21 +39,19 @@ _CHOICES: Final = {
 """Valid values of options that have few."""
 
 
-def build(settings: Settings) -> ConfigDraft:
-    """Return the configuration.
+class ConfigBuilder:
+    """Builds the configuration from the settings."""
 
-    Raises:
-        ConfigError: a value is invalid.
-    """
-    return _Builder(settings).build()
-
-
-class _Builder:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._draft = ConfigDraft()
 
     def build(self) -> ConfigDraft:
+        """Return the configuration.
+
+        Raises:
+            ConfigError: a value is invalid.
+        """
         # A placeholder, so that the printed configuration can be used on every node.
         self._draft.put("node", Verbatim("${NODE_NAME:-}"), "NODE_NAME")
         self._gpus()

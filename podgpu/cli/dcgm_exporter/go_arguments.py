@@ -12,7 +12,7 @@ from typing import Final
 
 from config.errors import ConfigError, Problem
 from config.message_text import nearest, shown
-from podgpu.cli.dcgm_exporter.option_table import BY_NAME, OPTIONS, Option, Type, Value
+from podgpu.cli.dcgm_exporter.option_table import BY_NAME, OPTIONS, Option, Value
 from podgpu.cli.dcgm_exporter.settings import COMMAND, Setting
 
 _INFO_FLAGS: Final = {"h": "help", "help": "help", "v": "version", "version": "version"}
@@ -32,6 +32,14 @@ class Line:
     info: str = ""
     ignored: tuple[str, ...] = ()
 
+    def add(self, option: Option, flag: str, value: Value | None) -> None:
+        """Set an option; None is ignored. A list that is given several times is joined."""
+        earlier = self.settings.get(option.name)
+        if isinstance(value, tuple) and earlier is not None and isinstance(earlier.value, tuple):
+            value = earlier.value + value
+        if value is not None:
+            self.settings[option.name] = Setting(value, flag)
+
 
 def read(arguments: Sequence[str]) -> Line:
     """Parse a command line.
@@ -39,66 +47,38 @@ def read(arguments: Sequence[str]) -> Line:
     Raises:
         ConfigError: options are unknown or have invalid values; the error lists all of them.
     """
-    return _Parser(arguments).line()
-
-
-class _Parser:
-    def __init__(self, arguments: Sequence[str]) -> None:
-        self._rest = list(arguments)
-        self._line = Line()
-        self._problems: list[Problem] = []
-
-    def line(self) -> Line:
-        while self._rest:
-            word = self._rest[0]
-            if len(word) < 2 or not word.startswith("-"):
-                break
-            del self._rest[0]
-            if word == "--":
-                break
-            if not self._option(word):
-                # The next word may be the value of the unknown option, so parsing stops.
-                self._rest.clear()
-        if self._problems:
-            raise ConfigError(COMMAND, self._problems)
-        self._line.ignored = tuple(self._rest)
-        return self._line
-
-    def _option(self, argument: str) -> bool:
-        flag, equals, text = argument.partition("=")
+    rest, line, problems = list(arguments), Line(), list[Problem]()
+    while rest and len(rest[0]) >= 2 and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word == "--":
+            break
+        flag, equals, text = word.partition("=")
         name = flag.removeprefix("-").removeprefix("-")
         if name in _INFO_FLAGS:
-            self._line.info = self._line.info or _INFO_FLAGS[name]
-            return True
+            line.info = line.info or _INFO_FLAGS[name]
+            continue
         option = BY_NAME.get(name)
         if option is None:
-            self._unknown(flag, name)
-            return False
+            # The next word may be the value of the unknown option, so parsing stops.
+            problems.append(_unknown(flag, name))
+            break
+        if not equals and option.value_type is not bool and not rest:
+            problems.append(Problem(flag, "the value is missing", f"write {flag} VALUE"))
+            break
         if not equals:
-            if option.type is Type.SWITCH:
-                text = "true"
-            elif self._rest:
-                text = self._rest.pop(0)
-            else:
-                self._problems.append(Problem(flag, "the value is missing", f"write {flag} VALUE"))
-                return True
-        self._set(option, flag, text)
-        return True
+            text = "true" if option.value_type is bool else rest.pop(0)
+        line.add(option, flag, _checked(option, flag, text, problems))
+    if problems:
+        raise ConfigError(COMMAND, problems)
+    line.ignored = tuple(rest)
+    return line
 
-    def _set(self, option: Option, flag: str, text: str) -> None:
-        found = _checked(option, flag, text, self._problems)
-        if found is None:
-            return
-        earlier = self._line.settings.get(option.name)
-        if isinstance(found, tuple) and earlier is not None and isinstance(earlier.value, tuple):
-            found = earlier.value + found
-        self._line.settings[option.name] = Setting(found, flag)
 
-    def _unknown(self, flag: str, name: str) -> None:
-        guess = nearest(name, [*BY_NAME, *_INFO_FLAGS])
-        dashes = "--" if len(guess) > 1 else "-"
-        hint = f"did you mean {dashes}{guess}?" if guess else f"{COMMAND} --help lists all"
-        self._problems.append(Problem(shown(flag)[1:-1], "unknown option", hint))
+def _unknown(flag: str, name: str) -> Problem:
+    guess = nearest(name, [*BY_NAME, *_INFO_FLAGS])
+    dashes = "--" if len(guess) > 1 else "-"
+    hint = f"did you mean {dashes}{guess}?" if guess else f"{COMMAND} --help lists all"
+    return Problem(shown(flag)[1:-1], "unknown option", hint)
 
 
 def variables(env: Mapping[str, str]) -> dict[str, Setting]:
@@ -124,11 +104,11 @@ def _checked(option: Option, origin: str, text: str, problems: list[Problem]) ->
         text.encode()  # bytes that are not UTF-8 appear as lone surrogates
         if "\0" in text:
             raise ValueError(f"{shown(text)} contains a NUL byte")  # noqa: TRY301 - handled below
-        return _PARSERS[option.type](text)
+        return _PARSERS[option.value_type](text)
     except UnicodeEncodeError:
         problems.append(Problem(origin, "the value is not UTF-8", "write it again"))
     except ValueError as error:
-        hint = f"write {origin}=true or {origin}=false" if option.type is Type.SWITCH else ""
+        hint = f"write {origin}=true or {origin}=false" if option.value_type is bool else ""
         problems.append(Problem(origin, str(error), hint))
     return None
 
@@ -175,11 +155,11 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(","))
 
 
-_PARSERS: Final[dict[Type, Callable[[str], Value]]] = {
-    Type.TEXT: str,
-    Type.NUMBER: number,
-    Type.SWITCH: switch,
-    Type.LIST: _words,
+_PARSERS: Final[dict[type, Callable[[str], Value]]] = {
+    str: str,
+    int: number,
+    bool: switch,
+    tuple: _words,
 }
 
 

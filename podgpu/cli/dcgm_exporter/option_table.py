@@ -9,15 +9,6 @@ Value: TypeAlias = str | int | bool | tuple[str, ...]
 """Value of an option, according to its type: text, number, switch or list."""
 
 
-class Type(StrEnum):
-    """Type of an option's value."""
-
-    TEXT = "text"
-    NUMBER = "number"
-    SWITCH = "switch"
-    LIST = "list"
-
-
 class Support(StrEnum):
     """How podgpu treats an option of dcgm-exporter."""
 
@@ -29,7 +20,9 @@ class Support(StrEnum):
     OWN = "podgpu's own"
 
 
-_TYPES: Final = {str: Type.TEXT, int: Type.NUMBER, bool: Type.SWITCH, tuple: Type.LIST}
+TYPES: Final = {str: "text", int: "number", bool: "switch", tuple: "list"}
+"""Types of values, and their names in the help text."""
+
 _VARIABLES: Final = {
     "collect-interval": "DCGM_EXPORTER_INTERVAL",
     "devices": "DCGM_EXPORTER_DEVICES_STR",
@@ -74,9 +67,9 @@ class Option:
     support: Support = Support.SAME
 
     @property
-    def type(self) -> Type:
-        """Type of the value."""
-        return _TYPES[type(self.default)]
+    def value_type(self) -> type:
+        """Type of the value, a key of `TYPES`."""
+        return type(self.default)
 
     @property
     def variable(self) -> str:

@@ -87,10 +87,8 @@ def _add(tree: "Tree", path: Path, origins: Mapping[str, str], lines: list[str])
 
 
 def _leaf(value: Leaf) -> str:
-    if isinstance(value, bool):
+    if isinstance(value, int):  # a number or a switch
         return str(value).lower()
-    if isinstance(value, int):
-        return str(value)
     if isinstance(value, str):
         return _scalar(value)
     return f"[{', '.join(map(_scalar, value))}]"

@@ -64,47 +64,41 @@ def reading_of(config: Config) -> Config:
     )
 
 
-class _Watch:
-    """Joins the events of the sources until all of them have reported.
+async def _first_snapshot(config: Config, runtime_class: "type[Runtime]") -> Snapshot:
+    """Run the sources until all of them have reported, or time is over.
 
-    Args:
-        config: configuration with the sources.
-        done: event to set then.
+    Raises:
+        TransientError: the driver does not report the topology now; the message says why.
     """
+    join, done = Join(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    last: Envelope | None = None
+    lost, topology_read = "", False
 
-    def __init__(self, config: Config, done: asyncio.Event) -> None:
-        self.join = Join()
-        self.last: Envelope | None = None
-        self.lost = ""
-        self._names = config.sources.keys()
-        self._done = done
-        self._topology_read = False
+    def observe(envelope: Envelope) -> None:
+        nonlocal last, lost, topology_read
+        join.apply(envelope)
+        last = envelope
+        if isinstance(envelope.event, SourceLost) and envelope.kind == "nvml":
+            lost = envelope.event.reason
+            done.set()
+        elif isinstance(envelope.event, TopologyRead) and not topology_read:
+            topology_read = True
+            loop.call_later(HOLDERS_SECONDS, done.set)
+        states = join.sources()
+        if topology_read and all(
+            name in states and states[name].has_reported for name in config.sources
+        ):
+            done.set()
 
-    def observe(self, envelope: Envelope) -> None:
-        self.join.apply(envelope)
-        self.last = envelope
-        match envelope.event:
-            case SourceLost(reason) if envelope.kind == "nvml":
-                self.lost = reason
-                self._done.set()
-            case TopologyRead() if not self._topology_read:
-                self._topology_read = True
-                asyncio.get_running_loop().call_later(HOLDERS_SECONDS, self._done.set)
-            case _:
-                pass
-        states = self.join.sources()
-        all_reported = all(name in states and states[name].has_reported for name in self._names)
-        if all_reported and self._topology_read:
-            self._done.set()
-
-
-async def _watch_sources(config: Config, runtime_class: "type[Runtime]") -> _Watch:
-    done = asyncio.Event()
-    watch = _Watch(config, done)
     # Timers that are left end with the event loop.
-    asyncio.get_running_loop().call_later(SECONDS, done.set)
-    await runtime_class(config, taps=(watch.observe,)).run(done)
-    return watch
+    loop.call_later(SECONDS, done.set)
+    await runtime_class(config, taps=(observe,)).run(done)
+    if last is not None and not lost:
+        snapshot = join.snapshot(last.at)
+        if snapshot.topology is not None:
+            return snapshot
+    raise TransientError(lost or f"the driver has not responded for {SECONDS:g} s")
 
 
 def from_machine(config: Config) -> Snapshot:
@@ -126,13 +120,8 @@ def from_machine(config: Config) -> Snapshot:
     # The log would announce retries, which this command does not make. The error has the cause.
     log.setLevel(logging.CRITICAL)
     try:
-        watch = asyncio.run(_watch_sources(config, Runtime))
+        return asyncio.run(_first_snapshot(config, Runtime))
     except* PermanentError as group:
         raise PermanentError("; ".join(texts(group))) from None
     finally:
         log.setLevel(before)
-    if watch.last is not None and not watch.lost:
-        snapshot = watch.join.snapshot(watch.last.at)
-        if snapshot.topology is not None:
-            return snapshot
-    raise TransientError(watch.lost or f"the driver has not responded for {SECONDS:g} s")

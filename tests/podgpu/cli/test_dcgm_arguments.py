@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from config.errors import ConfigError
 from podgpu.cli.dcgm_exporter.go_arguments import milliseconds, read, variables
-from podgpu.cli.dcgm_exporter.option_table import OPTIONS, Option, Type, Value
+from podgpu.cli.dcgm_exporter.option_table import OPTIONS, Option, Value
 from podgpu.cli.dcgm_exporter.settings import Settings
 
-SWITCHES = [option for option in OPTIONS if option.type is Type.SWITCH and option.variable]
+SWITCHES = [option for option in OPTIONS if option.value_type is bool and option.variable]
 TRUE, FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 
 
@@ -66,11 +66,11 @@ def test_an_option_can_be_written_in_each_form_of_go(
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_every_option_can_be_set_by_each_of_its_names(option: Option) -> None:
     text, value = {
-        Type.TEXT: ("x", "x"),
-        Type.NUMBER: ("7", 7),
-        Type.SWITCH: ("true", True),
-        Type.LIST: ("x", ("x",)),
-    }[option.type]
+        str: ("x", "x"),
+        int: ("7", 7),
+        bool: ("true", True),
+        tuple: ("x", ("x",)),
+    }[option.value_type]
     for flag in option.flags:
         assert values(f"{flag}={text}") == {option.name: value}
 
@@ -122,7 +122,7 @@ def test_all_errors_are_reported_together() -> None:
 
 @pytest.mark.parametrize("option", [o for o in OPTIONS if o.variable], ids=lambda o: o.variable)
 def test_every_variable_is_read(option: Option) -> None:
-    text = {Type.TEXT: "x", Type.NUMBER: "7", Type.SWITCH: "true", Type.LIST: "x,y"}[option.type]
+    text = {str: "x", int: "7", bool: "true", tuple: "x,y"}[option.value_type]
     assert list(variables({option.variable: text, "OTHER": "z"})) == [option.name]
 
 

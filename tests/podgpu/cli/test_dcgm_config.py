@@ -10,7 +10,7 @@ import pytest
 from config.errors import ConfigError
 from podgpu.cli.dcgm_exporter.command import effective_config
 from podgpu.cli.dcgm_exporter.go_arguments import Line
-from podgpu.cli.dcgm_exporter.option_table import OPTIONS, Support, Type
+from podgpu.cli.dcgm_exporter.option_table import OPTIONS, Support
 from podgpu.cli.dcgm_exporter.settings import Setting
 from tests.podgpu.cli.dcgm_configs import config_of, parsed, value_at
 
@@ -126,7 +126,7 @@ def test_a_setting_from_a_variable_names_the_variable(option: Any) -> None:
         "collectors": "/x",
         "web-config-file": "/x",
     }.get(option.name)
-    text = text if text is not None else {Type.NUMBER: "7777", Type.SWITCH: "true"}.get(option.type)
+    text = text if text is not None else {int: "7777", bool: "true"}.get(option.value_type)
     if not option.variable or text == "":
         return
     env = {
@@ -253,16 +253,16 @@ def test_remarks_at_the_start(words: str, remarks: list[str]) -> None:
     found = config_of(*words.split())
     assert len(found.remarks) == len(remarks)
     for remark, text in zip(found.remarks, remarks, strict=True):
-        assert remark.text.startswith(text)
-        assert remark.level == (logging.INFO if text.startswith("not needed") else logging.WARNING)
-        assert f"# {remark.text}\n" in found.text
+        assert remark[1].startswith(text)
+        assert remark[0] == (logging.INFO if text.startswith("not needed") else logging.WARNING)
+        assert f"# {remark[1]}\n" in found.text
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_an_option_without_effect_is_reported(option: Any) -> None:
     if option.support not in {Support.NOT_NEEDED, Support.NOT_SUPPORTED, Support.RENAMED}:
         return
-    value: Any = {Type.TEXT: "/x", Type.NUMBER: 7, Type.SWITCH: not option.default}[option.type]
+    value: Any = {str: "/x", int: 7, bool: not option.default}[option.value_type]
     value = {"dcgm-log-level": "INFO", "kubernetes-gpu-id-type": "device-name"}.get(
         option.name, value
     )
@@ -271,9 +271,7 @@ def test_an_option_without_effect_is_reported(option: Any) -> None:
         with pytest.raises(ConfigError):
             effective_config(line, {})
         return
-    assert [option.flags[0] in remark.text for remark in effective_config(line, {}).remarks] == [
-        True
-    ]
+    assert [option.flags[0] in remark[1] for remark in effective_config(line, {}).remarks] == [True]
 
 
 V1 = """\
@@ -310,8 +308,8 @@ class TestConfigFileOfDcgmExporter:
         found = config_of("--config-file", str(path), "-a", ":1")
         assert value_at(found.text, "counters.file") == "/x.csv"
         assert value_at(found.text, "sources.gpus.interval") == "1m30s"
-        assert found.remarks[0].text.startswith(f"{path}: {group}")
-        assert found.remarks[0].text.endswith("at one interval, so this has no effect")
+        assert found.remarks[0][1].startswith(f"{path}: {group}")
+        assert found.remarks[0][1].endswith("at one interval, so this has no effect")
 
     def test_options_and_variables_take_precedence_over_the_file(self, tmp_path: Path) -> None:
         path = tmp_path / "c.yaml"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from podgpu.cli import main
 from podgpu.cli.dcgm_exporter import yaml_writer
-from podgpu.cli.dcgm_exporter.option_table import OPTIONS, Type
+from podgpu.cli.dcgm_exporter.option_table import OPTIONS
 from tests.podgpu.cli.dcgm_configs import config_of, parsed, value_at
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "cli"
@@ -52,14 +52,16 @@ def _words() -> st.SearchStrategy[list[str]]:
         "web-systemd-socket": st.just("false"),
     }
     by_type = {
-        Type.TEXT: TEXTS,
-        Type.NUMBER: st.integers(0, 10**6).map(str),
-        Type.SWITCH: st.sampled_from(["true", "false"]),
-        Type.LIST: TEXTS,
+        str: TEXTS,
+        int: st.integers(0, 10**6).map(str),
+        bool: st.sampled_from(["true", "false"]),
+        tuple: TEXTS,
     }
     one = st.one_of(
         *(
-            values.get(option.name, by_type[option.type]).map(f"{option.flags[0]}={{}}".format)
+            values.get(option.name, by_type[option.value_type]).map(
+                f"{option.flags[0]}={{}}".format
+            )
             for option in OPTIONS
         )
     )
