@@ -5,11 +5,9 @@ from http import HTTPStatus
 from http.client import responses
 from typing import Final
 
-import orjson
-
 from pipeline.base.errors import ApiError
 from pipeline.base.safe_text import line
-from pipeline.kube.json_access import as_dict, as_int, as_text
+from pipeline.kube.json_access import as_dict, as_int, as_text, parsed_object
 from pipeline.kube.request import Request
 
 _DENIED: Final = "is denied at admission"
@@ -41,10 +39,7 @@ def response_error(
         body: body of the response, or its beginning; a Status object if the API server wrote it.
         credentials: where the credentials come from, for people.
     """
-    try:
-        document = as_dict(orjson.loads(body))
-    except orjson.JSONDecodeError:
-        document = {}
+    document = parsed_object(body)
     error = status_error(document, status)
     retry_after = error.retry_after
     if (seconds := headers.get("Retry-After", "")).isdecimal() and len(seconds) < 10:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import aiohttp
+from aiohttp.http_exceptions import LineTooLong
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.base.safe_text import line, redact
@@ -24,7 +25,6 @@ from pipeline.base.version import VERSION
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.kube.api_errors import response_error
 from pipeline.kube.credentials import Access, Credentials
-from pipeline.kube.line_splitter import Lines, LineTooLongError
 from pipeline.kube.request import TIMEOUT, Request
 from pipeline.net.proxies import ProxyError, proxy_for
 
@@ -35,9 +35,9 @@ expires."""
 _CONNECT_TIMEOUT: Final = 10.0
 _READ_TIMEOUT: Final = 30.0
 _ERROR_BYTES: Final = 1 << 16
-_READ_BYTES: Final = 2 << 20
-"""Size of the read buffer: more than one object, which has at most 1.5 MiB in etcd."""
 _MAX_LINE_BYTES: Final = 16 << 20
+_READ_BYTES: Final = _MAX_LINE_BYTES // 2
+"""Size of the read buffer. The library reads lines of up to twice that size."""
 _MAX_BODY_BYTES: Final = 64 << 20
 """Bytes. The pods of a node have some megabytes, one object in etcd at most 1.5."""
 
@@ -119,18 +119,17 @@ class Client:
     async def _lines(
         self, request: Request, response: aiohttp.ClientResponse
     ) -> AsyncIterator[bytes]:
-        lines = Lines(_MAX_LINE_BYTES)
         try:
-            async for piece in response.content.iter_any():
-                for found in lines.feed(piece):
-                    yield found
-        except LineTooLongError as error:
+            async for sent in response.content:
+                if not sent.endswith(b"\n"):
+                    raise self._error(request, "ended the stream in the middle of an object")
+                if not sent.isspace():
+                    yield sent.rstrip(b"\n")
+        except (ValueError, LineTooLong) as error:  # the latter since aiohttp 3.14
             message = f"sent an object of over {_MAX_LINE_BYTES} bytes"
             raise self._error(request, message) from error
         except _BROKEN as error:
             raise self._error(request, error) from error
-        if lines.partial:
-            raise self._error(request, "ended the stream in the middle of an object")
 
     @asynccontextmanager
     async def _response(

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import ApiError
 from pipeline.kube.api_errors import is_admission_denial, response_error, status_error
-from pipeline.kube.line_splitter import Lines, LineTooLongError
 from pipeline.kube.request import Request, Target
 from tests.support.kube import status
 
@@ -223,33 +222,3 @@ def test_the_retry_delay_is_read_from_the_header_or_the_status(
 )
 def test_any_status_object_gives_a_printable_error(status_object: dict[str, object]) -> None:
     assert str(status_error(status_object)).isprintable()
-
-
-@given(st.lists(st.binary(max_size=9).map(lambda b: b.replace(b"\n", b"")), max_size=9), st.data())
-def test_lines_do_not_depend_on_how_the_stream_is_split(
-    sent: list[bytes], data: st.DataObject
-) -> None:
-    stream = b"".join(part + b"\n" for part in sent)
-    lines, found = Lines(100), []
-    while stream:
-        cut = data.draw(st.integers(1, len(stream)))
-        found += list(lines.feed(stream[:cut]))
-        stream = stream[cut:]
-    assert found == [part for part in sent if part.strip()]
-    assert not lines.partial
-
-
-def test_a_line_over_the_limit_is_an_error() -> None:
-    lines = Lines(100)
-    assert list(lines.feed(b"x" * 60)) == []
-    assert lines.partial
-    with pytest.raises(LineTooLongError):
-        list(lines.feed(b"x" * 41))
-
-
-def test_a_long_line_is_assembled_in_linear_time() -> None:
-    lines = Lines(16 << 20)
-    for _ in range(16 << 10):
-        assert list(lines.feed(b"x" * 1000)) == []
-    [found] = lines.feed(b"\n")
-    assert len(found) == 16_384_000
