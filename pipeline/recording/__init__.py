@@ -6,8 +6,16 @@ recordings, see `docs/sources/replay.md`.
 
 from pipeline.recording.errors import RecordingError
 from pipeline.recording.header import Header
-from pipeline.recording.reader import RecordingReader
+from pipeline.recording.reader import CHUNK_BYTES, RecordingParser, RecordingReader
 from pipeline.recording.time_shift import shifted
 from pipeline.recording.writer import RecordingWriter
 
-__all__ = ["Header", "RecordingError", "RecordingReader", "RecordingWriter", "shifted"]
+__all__ = [
+    "CHUNK_BYTES",
+    "Header",
+    "RecordingError",
+    "RecordingParser",
+    "RecordingReader",
+    "RecordingWriter",
+    "shifted",
+]

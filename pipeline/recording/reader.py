@@ -1,10 +1,11 @@
 """Reader of recordings."""
 
+import itertools
 import zlib
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, Self
+from typing import Final, Self
 
 from pipeline.model import Envelope
 from pipeline.recording.errors import LineError, NewerFormatError, RecordingError
@@ -12,59 +13,61 @@ from pipeline.recording.event_codec import Decoder
 from pipeline.recording.header import Header
 from pipeline.recording.writer import LONGEST_LINE
 
+CHUNK_BYTES: Final = 32 << 10
+"""Bytes of a file that are read at a time."""
+
 _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
-_CHUNK_BYTES: Final = 32 << 10
 _MAX_PIECE_BYTES: Final = 256 << 10
 
 
-class RecordingReader:
-    """Iterates over the envelopes of a recording. Memory use does not depend on the file's size.
+class RecordingParser:
+    """Parses the bytes of a recording, without I/O. Memory use does not depend on their number.
 
-    It blocks; use a thread in an event loop.
+    `gzip` is not used, because it fails on a truncated file before it returns the last data.
 
     Attributes:
-        path: the file.
-        header: the header.
-        line: how many lines were read.
-        truncated: after the last envelope: whether the end of the file is missing, as after a
-            writer was killed. An incomplete last line is ignored.
+        path: the file, for messages.
+        header: the header, once the first line was parsed.
+        line: how many lines were parsed.
 
     Args:
-        path: the file.
-
-    Raises:
-        OSError: the file cannot be opened or read.
-        RecordingError: it is not a recording, or has a newer format. While iterating: the
-            recording is damaged.
+        path: the file, for messages.
     """
+
+    header: Header
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.line = 0
-        self.truncated = False
-        self._file = path.open("rb")
-        try:
-            self._lines = self._split(_inflate(self._file))
-            self.header = self._read_header()
-        except BaseException:
-            self._file.close()
-            raise
-        self._decoder = Decoder(self.header.started)
+        self._inflater = zlib.decompressobj(_GZIP_WBITS)
+        self._in_member = self._had_member = False
+        self._rest = bytearray()
+        self._decoder: Decoder | None = None
 
     @property
     def skipped(self) -> Counter[str]:
         """How many events of unknown types were skipped, by type."""
-        return self._decoder.skipped
+        return self._decoder.skipped if self._decoder is not None else Counter()
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    @property
+    def truncated(self) -> bool:
+        """Whether the end is missing, as after a writer was killed, if this was the last piece.
 
-    def __iter__(self) -> Iterator[Envelope]:
-        return self
+        An incomplete last line is ignored.
+        """
+        return self._in_member or bool(self._rest)
 
-    def __next__(self) -> Envelope:
-        for text in self._lines:
+    def events(self, data: bytes) -> Iterator[Envelope]:
+        """Yield the events in the next bytes of the file; empty bytes are its end.
+
+        Raises:
+            RecordingError: it is not a recording, has a newer format, or is damaged.
+        """
+        for text in self._split(data):
+            if self._decoder is None:
+                self.header = self._parse_header(text)
+                self._decoder = Decoder(self.header.started)
+                continue
             try:
                 envelope = self._decoder.decode(text)
             except LineError as error:
@@ -73,91 +76,94 @@ class RecordingReader:
                     "the recording is damaged from there on; record it again"
                 ) from error
             if envelope is not None:
-                return envelope
-        raise StopIteration
-
-    def _read_header(self) -> Header:
-        try:
-            first = next(self._lines, None)
-        except RecordingError as error:
-            if self.line:
-                raise
-            raise RecordingError(_not_a_recording(self.path)) from error
-        if first is None:
+                yield envelope
+        if not data and self._decoder is None:
             if self.truncated:
                 raise RecordingError(
                     f"{self.path} ends within its first line: record or copy it again"
                 )
-            raise RecordingError(_not_a_recording(self.path))
+            raise RecordingError(self._not_a_recording)
+
+    def _parse_header(self, line: bytes) -> Header:
         try:
-            return Header.decode(first)
+            return Header.decode(line)
         except NewerFormatError as error:
             raise RecordingError(f"{self.path}: line 1 {error}") from error
         except LineError as error:
-            raise RecordingError(f"{_not_a_recording(self.path)} (line 1 {error})") from error
+            raise RecordingError(f"{self._not_a_recording} (line 1 {error})") from error
 
-    def _split(self, pieces: Generator[bytes, None, bool]) -> Iterator[bytes]:
-        rest = bytearray()
-        while True:
-            try:
-                piece = next(pieces)
-            except StopIteration as end:
-                self.truncated = bool(end.value) or bool(rest)
-                return
-            except zlib.error as error:
-                raise RecordingError(
-                    f"{self.path}: damaged after line {self.line}: record or copy it again"
-                ) from error
-            start = 0
-            while (end_at := piece.find(b"\n", start)) >= 0:
-                rest += piece[start:end_at]
-                start = end_at + 1
-                self._check(rest)
-                self.line += 1
-                yield bytes(rest)
-                rest.clear()
-            rest += piece[start:]
-            self._check(rest)
+    def _split(self, data: bytes) -> Iterator[bytes]:
+        try:
+            for piece in self._inflate(data):
+                *ends, rest = piece.split(b"\n")
+                for end in ends:
+                    self._extend(end)
+                    self.line += 1
+                    yield bytes(self._rest)
+                    self._rest.clear()
+                self._extend(rest)
+        except zlib.error as error:
+            raise self._damage(f"damaged after line {self.line}") from error
 
-    def _check(self, text: bytearray) -> None:
-        if len(text) > LONGEST_LINE:
-            raise RecordingError(
-                f"{self.path}: line {self.line + 1} is longer than {LONGEST_LINE} bytes: "
-                "the file is damaged; record or copy it again"
+    def _inflate(self, data: bytes) -> Iterator[bytes]:
+        """Yield the text in limited pieces. Files can be concatenated and padded with zeros."""
+        if self._had_member and not self._in_member:
+            data = data.lstrip(b"\0")
+        while data:
+            self._in_member = True
+            yield self._inflater.decompress(data, _MAX_PIECE_BYTES)
+            data = self._inflater.unconsumed_tail
+            if self._inflater.eof:
+                data = self._inflater.unused_data.lstrip(b"\0")
+                self._inflater = zlib.decompressobj(_GZIP_WBITS)
+                self._in_member, self._had_member = False, True
+        while text := self._inflater.decompress(b"", _MAX_PIECE_BYTES):
+            yield text
+
+    def _extend(self, text: bytes) -> None:
+        self._rest += text
+        if len(self._rest) > LONGEST_LINE:
+            raise self._damage(
+                f"line {self.line + 1} is longer than {LONGEST_LINE} bytes: the file is damaged"
             )
+
+    def _damage(self, text: str) -> RecordingError:
+        if not self.line:
+            return RecordingError(self._not_a_recording)
+        return RecordingError(f"{self.path}: {text}; record or copy it again")
+
+    @property
+    def _not_a_recording(self) -> str:
+        return (
+            f"{self.path} is not a podgpu recording: give the path of a file that "
+            "`podgpu record` wrote"
+        )
+
+
+class RecordingReader(RecordingParser):
+    """Iterates over the envelopes of a file. It blocks.
+
+    Raises:
+        OSError: the file cannot be opened or read.
+        RecordingError: see `events`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._all = self._read()
+        self._first = list(itertools.islice(self._all, 1))  # the header is parsed before it
+
+    def _read(self) -> Generator[Envelope, None, None]:
+        with self.path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                yield from self.events(chunk)
+            yield from self.events(b"")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._all.close()
 
-
-def _not_a_recording(path: Path) -> str:
-    return f"{path} is not a podgpu recording: give the path of a file that `podgpu record` wrote"
-
-
-def _inflate(file: BinaryIO) -> Generator[bytes, None, bool]:
-    """Yield the contents of a gzip file in limited pieces; return whether its end is missing.
-
-    `gzip` is not used, because it fails on a truncated file before it returns the last data.
-    """
-    inflater = zlib.decompressobj(_GZIP_WBITS)
-    started = ended = False
-    while chunk := file.read(_CHUNK_BYTES):
-        if ended and not started:
-            chunk = chunk.lstrip(b"\0")
-        while chunk:
-            started = True
-            data = inflater.decompress(chunk, _MAX_PIECE_BYTES)
-            chunk = inflater.unconsumed_tail
-            if inflater.eof:
-                # Concatenated files have several members; zeros may follow as padding.
-                chunk = inflater.unused_data.lstrip(b"\0")
-                inflater = zlib.decompressobj(_GZIP_WBITS)
-                started, ended = False, True
-            if data:
-                yield data
-    while data := inflater.decompress(b"", _MAX_PIECE_BYTES):
-        yield data
-    return started
+    def __iter__(self) -> Iterator[Envelope]:
+        return itertools.chain(self._first, self._all)

@@ -6,10 +6,11 @@ from typing import Final
 
 from pipeline.base.errors import PermanentError, TransientError
 from pipeline.component.contracts import SourceContext
-from pipeline.model import NS, Instant, TotalsRestored
-from pipeline.recording import Header, RecordingError, RecordingReader
+from pipeline.files.bounded_read import opened
+from pipeline.model import NS, Envelope, Instant, TotalsRestored
+from pipeline.recording import CHUNK_BYTES, RecordingError
 from sources.replay.options import DEMO, Options
-from sources.replay.recording_pass import ReplayPass, Timeline
+from sources.replay.recording_pass import ReplayPass
 
 _DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
 _KIND = "replay"
@@ -53,33 +54,22 @@ class ReplaySource:
 
     async def _play(self, ctx: SourceContext, began: Instant, *, is_repeat: bool) -> Instant:
         """Play the recording once; return when the next pass starts."""
-
-        def make_timeline(header: Header) -> Timeline:
-            original = self._options.time == "original"
-            return Timeline(header.started, began, self._options.speed, original=original)
-
-        reading = ReplayPass(self._path, make_timeline)
-        try:
-            batch = await asyncio.to_thread(reading.read)
-            if not is_repeat:
-                header = reading.reader.header
-                text = "replaying %s, recorded on node %s by podgpu %s"
-                ctx.log.info(text, self._path, header.node, header.version)
-            while batch:
-                for envelope in batch:
-                    if envelope.kind == _KIND:
-                        continue  # a recorded replay emits no events of its own
-                    if is_repeat and isinstance(envelope.event, TotalsRestored):
-                        continue  # the first pass restored these totals already
-                    # Wait until the event's own time, so that delays do not add up.
-                    await _until(ctx, envelope.at)
-                    await ctx.relay(envelope)
-                batch = await asyncio.to_thread(reading.read)
-            if not is_repeat:
-                _log_warnings(ctx, reading.reader)
-            return reading.timeline.end(reading.last)
-        finally:
-            reading.close()
+        original = self._options.time == "original"
+        recording = ReplayPass(self._path, began, self._options.speed, original=original)
+        chunk, announced = None, is_repeat
+        async with opened(self._path) as file:
+            while chunk != b"":
+                chunk = await file.read(CHUNK_BYTES)
+                events = recording.events(chunk)
+                while batch := await asyncio.to_thread(recording.take, events):
+                    if not announced:
+                        header, announced = recording.header, True
+                        text = "replaying %s, recorded on node %s by podgpu %s"
+                        ctx.log.info(text, self._path, header.node, header.version)
+                    await _relay(ctx, batch, is_repeat=is_repeat)
+        if not is_repeat:
+            _log_warnings(ctx, recording)
+        return recording.end()
 
     def _unreadable(self, error: OSError) -> PermanentError | TransientError:
         if self._demo:
@@ -96,24 +86,35 @@ class ReplaySource:
         return TransientError(f"cannot read {self._path}: {error.strerror or error}")
 
 
+async def _relay(ctx: SourceContext, batch: list[Envelope], *, is_repeat: bool) -> None:
+    for envelope in batch:
+        if envelope.kind == _KIND:
+            continue  # a recorded replay emits no events of its own
+        if is_repeat and isinstance(envelope.event, TotalsRestored):
+            continue  # the first pass restored these totals already
+        # Wait until the event's own time, so that delays do not add up.
+        await _until(ctx, envelope.at)
+        await ctx.relay(envelope)
+
+
 async def _until(ctx: SourceContext, moment: Instant) -> None:
     early_ns = moment.mono_ns - ctx.clock.now().mono_ns
     if early_ns > 0:
         await ctx.clock.sleep(early_ns / NS)
 
 
-def _log_warnings(ctx: SourceContext, reader: RecordingReader) -> None:
+def _log_warnings(ctx: SourceContext, recording: ReplayPass) -> None:
     """Log if the recording is incomplete or contains unknown events."""
-    if reader.truncated:
+    if recording.truncated:
         ctx.log.warning(
             "%s is incomplete, as if the recorder was killed: replayed up to line %d",
-            reader.path,
-            reader.line,
+            recording.path,
+            recording.line,
         )
-    for event, count in sorted(reader.skipped.items()):
+    for event, count in sorted(recording.skipped.items()):
         ctx.log.warning(
             "%s contains %d events of type %s, which this podgpu does not know: ignored",
-            reader.path,
+            recording.path,
             count,
             event,
         )

@@ -60,7 +60,7 @@ from pipeline.runtime.runtime import Runtime
 from sinks.jsonl.line_encoder import LineEncoder
 from sinks.otlp.encoding.encoder import Encoder
 from sources.replay.options import Options
-from sources.replay.recording_pass import ReplayPass, Timeline
+from sources.replay.recording_pass import ReplayPass
 from sources.replay.source import ReplaySource
 from tests.e2e.processes import free_ports
 from tests.podgpu.cli.topology_command import run
@@ -230,17 +230,17 @@ def test_r4_any_value_in_a_damaged_line_stops_nothing(path: Path, store: BatchWr
         path.write_bytes(gzip.compress(text, 1))
         start = Instant(10**12, START.wall_ns + 10**17)
         original = count % 2 == 1
-        playing = ReplayPass(path, lambda one: Timeline(one.started, start, 1.0, original=original))  # noqa: B023
+        playing = ReplayPass(path, start, 1.0, original=original)
         encoders = SinkEncoders()
         try:
-            while batch := playing.read():
-                for envelope in batch:
-                    encoders.take(envelope)
-                    read += 1
+            for data in (path.read_bytes(), b""):
+                events = playing.events(data)
+                while batch := playing.take(events):
+                    for envelope in batch:
+                        encoders.take(envelope)
+                        read += 1
         except RecordingError as error:
             errors += names_file(str(error), path)
-        finally:
-            playing.close()
         encoders.commit(store)
     assert read > 1000
     assert errors > 50

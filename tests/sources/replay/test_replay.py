@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import logging
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,8 +26,7 @@ from pipeline.model import (
     SourceAdded,
     TotalsRestored,
 )
-from pipeline.recording import Header, RecordingReader, RecordingWriter
-from sources.replay import recording_pass as reading_module
+from pipeline.recording import Header, RecordingWriter
 from sources.replay import source as replay_source
 from sources.replay.options import Options
 from sources.replay.source import ReplaySource
@@ -287,25 +287,30 @@ def test_the_registry_builds_the_source() -> None:
     assert isinstance(build_source("replay", Options(path="x")), ReplaySource)
 
 
+async def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TransientError, match=r"cannot read .*: Is not a regular file"):
+        await play(tmp_path / "pipe")
+
+
 async def test_the_file_is_closed_after_a_cancelled_start(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opening, proceed, closed = threading.Event(), threading.Event(), threading.Event()
+    opening, proceed, real = threading.Event(), threading.Event(), os.open
 
-    class Slow(RecordingReader):
-        def __init__(self, path: Path) -> None:
-            opening.set()
-            proceed.wait(10)
-            super().__init__(path)
+    def slow(*args: Any, **more: Any) -> int:
+        opening.set()
+        assert proceed.wait(10)
+        return real(*args, **more)
 
-        def close(self) -> None:
-            super().close()
-            closed.set()
-
-    monkeypatch.setattr(reading_module, "RecordingReader", Slow)
+    monkeypatch.setattr(os, "open", slow)
     running = asyncio.create_task(ReplaySource(Options(path=str(path))).run(Listener()))
     await asyncio.to_thread(opening.wait, 10)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     proceed.set()
-    assert await asyncio.to_thread(closed.wait, 10)
+    async with asyncio.timeout(5):
+        while len(asyncio.all_tasks()) > 1:
+            await asyncio.sleep(0.01)
+    links = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert path not in links
