@@ -16,8 +16,8 @@ from typing import Final
 
 from pipeline.base.clock import Clock
 from sources.nri import mux, ttrpc
-from sources.nri.errors import ConnectionLostError
-from sources.nri.plugin import Plugin
+from sources.nri.mux import ConnectionLostError
+from sources.nri.plugin import Plugin, Send
 
 _SYNC_TIMEOUT_NS: Final = 20 * 1_000_000_000
 """Time limit from connecting until the runtime has listed all containers. The runtime registers one
@@ -46,7 +46,7 @@ class Connection:
     def __init__(
         self,
         path: Path,
-        make_plugin: Callable[[Callable[[int, ttrpc.Encoded], None]], Plugin],
+        make_plugin: Callable[[Send], Plugin],
         clock: Clock,
         notify: Callable[[], None],
     ) -> None:

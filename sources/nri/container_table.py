@@ -11,12 +11,11 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from pipeline.allocations.device_injection import Injection, InjectionMethod
+from pipeline.base.bounded_dict import set_last
 from pipeline.model import Claim, Evidence, Instant, Origin, PartialRef, RunningContainer
 from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES
-from sources.nri.container_parser import STOPPED, Container, if_plausible
-from sources.nri.errors import ConnectionLostError
-from sources.nri.pod_parser import Pod
-from sources.nri.text_limits import plausible
+from sources.nri.mux import ConnectionLostError
+from sources.nri.parsers import STOPPED, Container, Pod, if_plausible, plausible
 
 MAX_CONTAINERS: Final = 10_000
 """Limit for containers, for pods, and for pending changes. A node runs some hundred."""
@@ -70,36 +69,14 @@ class ContainerChanges(NamedTuple):
     """The changes that the event loop has not processed yet, in this order.
 
     Attributes:
-        full_list: all containers, after a synchronization; else None.
         changes: new and changed containers by id; None for containers that ended.
+        full_list: all containers after these changes, if the list is due; else None.
         warnings: messages for the log.
     """
 
-    full_list: tuple[RunningContainer, ...] | None
     changes: dict[str, RunningContainer | None]
+    full_list: tuple[RunningContainer, ...] | None
     warnings: list[str]
-
-
-class _Warnings:
-    """Collects warnings, one per key."""
-
-    def __init__(self) -> None:
-        self._warned: dict[str, None] = {}
-        self._waiting: list[str] = []
-
-    def add(self, key: str, text: str) -> None:
-        """Add a warning, unless there was one with this key."""
-        if key in self._warned or len(self._waiting) >= _MAX_WARNINGS:
-            return
-        if len(self._warned) >= _MAX_WARNINGS:
-            del self._warned[next(iter(self._warned))]
-        self._warned[key] = None
-        self._waiting.append(text)
-
-    def take(self) -> list[str]:
-        """Return and clear the warnings that were added since the last call."""
-        waiting, self._waiting = self._waiting, []
-        return waiting
 
 
 class ContainerTable:
@@ -118,10 +95,11 @@ class ContainerTable:
         self._stopped: dict[str, None] = {}
         self._pods: dict[str, Pod] = {}
         self._listed: dict[str, Container] | None = None
-        self._synchronized = False
-        self._full_list: tuple[RunningContainer, ...] | None = None
-        self._changes: dict[str, RunningContainer | None] = {}
-        self._warnings = _Warnings()
+        self._list_due = False
+        # None until the event loop has taken a list, which includes all earlier changes.
+        self._changes: dict[str, RunningContainer | None] | None = None
+        self._warned: dict[str, None] = {}
+        self._warnings: list[str] = []
 
     # Methods for the connection's thread.
 
@@ -137,7 +115,7 @@ class ContainerTable:
                 self._running.clear()
                 self._sandbox_of.clear()
                 self._devices = 0
-                self._synchronized = False
+                self._list_due, self._changes = False, None
             self._pods |= pods
             self._listed |= containers
             if max(len(self._pods), len(self._listed)) > MAX_CONTAINERS:
@@ -156,9 +134,7 @@ class ContainerTable:
                     self._put(pod, container)
             self._listed = None
             self._pods = {}
-            self._synchronized = True
-            self._full_list = tuple(self._running.values())
-            self._changes.clear()
+            self._list_due = True
 
     def container_started(self, pod: Pod, container: Container) -> None:
         """Add or update a container that was created or has started.
@@ -187,16 +163,29 @@ class ContainerTable:
     def warn(self, key: str, text: str) -> None:
         """Add a warning for the log, once per key."""
         with self._lock:
-            self._warnings.add(key, text)
+            self._warn(key, text)
 
     # Methods for the event loop.
+
+    def request_list(self) -> None:
+        """Return all containers with the next changes, if the runtime has listed them."""
+        with self._lock:
+            self._list_due = self._list_due or self._changes is not None
 
     def take_changes(self) -> ContainerChanges:
         """Return the changes since the last call."""
         with self._lock:
-            changes = ContainerChanges(self._full_list, self._changes, self._warnings.take())
-            self._full_list, self._changes = None, {}
-        return changes
+            full_list = tuple(self._running.values()) if self._list_due else None
+            taken = ContainerChanges(self._changes or {}, full_list, self._warnings)
+            if full_list is not None or self._changes is not None:
+                self._changes = {}
+            self._list_due, self._warnings = False, []
+        return taken
+
+    def _warn(self, key: str, text: str) -> None:
+        if key not in self._warned and len(self._warnings) < _MAX_WARNINGS:
+            set_last(self._warned, key, None, _MAX_WARNINGS)
+            self._warnings.append(text)
 
     def _put(self, pod: Pod, container: Container) -> None:
         key = container.id
@@ -208,10 +197,10 @@ class ContainerTable:
             return
         added = _device_count(running) - _device_count(before)
         if self._devices + added > MAX_CLAIMED_DEVICES:
-            self._warnings.add(
-                "",
-                f"containers hold more than {MAX_CLAIMED_DEVICES} devices; the others are ignored",
+            text = (
+                f"containers hold more than {MAX_CLAIMED_DEVICES} devices; the others are ignored"
             )
+            self._warn("", text)
             running, added = replace(running, claims=before.claims if before else ()), 0
         self._devices += added
         self._running[key] = running
@@ -240,7 +229,7 @@ class ContainerTable:
             self._change(key, None)
 
     def _change(self, key: str, running: RunningContainer | None) -> None:
-        if not self._synchronized:
+        if self._changes is None:
             return
         self._changes.pop(key, None)  # keep the order of the newest changes
         self._changes[key] = running
@@ -251,9 +240,7 @@ class ContainerTable:
 
     def _note_stopped(self, key: str) -> None:
         if plausible(key):
-            self._stopped[key] = None
-            if len(self._stopped) > _MAX_STOPPED:
-                del self._stopped[next(iter(self._stopped))]
+            set_last(self._stopped, key, None, _MAX_STOPPED)
 
 
 def _device_count(running: RunningContainer | None) -> int:

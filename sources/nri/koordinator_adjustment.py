@@ -13,12 +13,15 @@ from pipeline.allocations.device_injection import ENV
 from pipeline.base.safe_text import shortened
 from pipeline.component.accepted_annotations import AcceptedAnnotations, Gpu
 from pipeline.model import RawDeviceId
-from sources.nri.container_parser import requested_by_name, visible_devices
 from sources.nri.container_table import ContainerTable
 from sources.nri.messages import decode, encode
-from sources.nri.pod_parser import koordinator_annotation
+from sources.nri.parsers import requested_by_name, visible_devices
 
 _ALL: Final = "all"
+
+_MAX_CHARACTERS: Final = 1 << 16
+"""Maximum number of characters of an annotation that is read. Kubernetes allows four times as many
+for all annotations of a pod; koordinator writes some hundred for each GPU."""
 
 NO_ADJUSTMENT: Final = b""
 """An empty response, which does not change the container."""
@@ -39,7 +42,7 @@ def koordinator_adjustment(
         container_table: receives a warning if GPUs are not injected.
 
     Raises:
-        ProtocolError: the argument is invalid.
+        ConnectionLostError: the argument is invalid.
     """
     subject = decode("Subject", payload)
     pod = decode("PodSandbox", subject.pod)
@@ -64,8 +67,10 @@ def koordinator_adjustment(
 
 def _gpus_to_inject(accepted: AcceptedAnnotations, pod: Any) -> tuple[Iterable[int], str]:
     """Return the minor numbers in a pod's annotation, and why they must not be injected."""
+    annotation = pod.annotations[koordinator.ANNOTATION]
+    if len(annotation) > _MAX_CHARACTERS:
+        return (), f"is longer than {_MAX_CHARACTERS} characters"
     try:
-        annotation = koordinator_annotation(pod)
         minors = koordinator.minors(annotation)
         named = frozenset(raw for one in koordinator.read(annotation) for raw in one.devices)
     except MalformedError as error:

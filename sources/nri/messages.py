@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import partial
 from typing import Final
 
-from sources.nri.ttrpc import Messages
+from sources.nri import ttrpc
 
 RUNTIME_SERVICE: Final = "nri.pkg.api.v1alpha1.Runtime"
 PLUGIN_SERVICE: Final = "nri.pkg.api.v1alpha1.Plugin"
@@ -40,7 +41,5 @@ METHODS: Final[Mapping[str, Event]] = {
 """The plugin's methods for single events. Runtimes with NRI before 0.12 have such a method for only
 a few events, and use StateChange for the others."""
 
-
-_MESSAGES: Final = Messages("nri")
-encode = _MESSAGES.encode
-decode = _MESSAGES.decode
+encode = partial(ttrpc.encode, package="nri")
+decode = partial(ttrpc.decode, package="nri")

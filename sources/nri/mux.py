@@ -8,8 +8,6 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from sources.nri.errors import ProtocolError
-
 PLUGIN: Final = 1
 """Id of the stream on which the plugin is the server."""
 
@@ -21,6 +19,10 @@ _HEADER = struct.Struct(">II")
 _MAX_FRAME_BYTES: Final = (16 << 20) + 10
 """Maximum payload of a frame in bytes. Runtimes write at most 4 MiB and a header; those with NRI
 before 0.7 write a message in one frame and refuse 16 MiB."""
+
+
+class ConnectionLostError(Exception):
+    """The connection cannot be used any more; the text contains the reason."""
 
 
 class Demultiplexer:
@@ -37,7 +39,7 @@ class Demultiplexer:
         Frames with other ids are ignored, as the runtime does.
 
         Raises:
-            ProtocolError: a frame is longer than those that runtimes write.
+            ConnectionLostError: a frame is longer than those that runtimes write.
         """
         rest = memoryview(data)
         while rest:
@@ -54,7 +56,9 @@ class Demultiplexer:
                 self._id, self._left = _HEADER.unpack(self._header)
                 self._header.clear()
                 if self._left > _MAX_FRAME_BYTES:
-                    raise ProtocolError(f"the runtime announced a frame of {self._left} bytes")
+                    raise ConnectionLostError(
+                        f"the runtime announced a frame of {self._left} bytes"
+                    )
 
 
 def frames(stream: int, header: bytes, body: bytes) -> list[bytes]:

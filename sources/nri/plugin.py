@@ -5,18 +5,16 @@ them. The plugin uses no socket, clock or thread itself.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pipeline.base.safe_text import line
 from sources.nri import mux, ttrpc
-from sources.nri.container_parser import Container, read_container
 from sources.nri.container_table import MAX_CONTAINERS, ContainerTable
-from sources.nri.errors import ConnectionLostError
 from sources.nri.koordinator_adjustment import NO_ADJUSTMENT
 from sources.nri.messages import METHODS, PLUGIN_SERVICE, RUNTIME_SERVICE, Event, decode, encode
-from sources.nri.pod_parser import Pod, read_pod
-from sources.nri.text_limits import plausible
+from sources.nri.mux import ConnectionLostError
+from sources.nri.options import Options
+from sources.nri.parsers import plausible, read_container, read_pod
 
 Send = Callable[[int, ttrpc.Encoded], None]
 """Sends a complete message on a stream."""
@@ -35,14 +33,6 @@ _OBSERVED: Final = (
 _REGISTER_CALL: Final = 1
 """Number of the only request that the plugin sends."""
 _REGISTER_TIMEOUT: Final = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """The name and index with which the plugin registers."""
-
-    name: str
-    index: str
 
 
 def mask(*, injecting: bool) -> int:
@@ -66,7 +56,7 @@ class Plugin:
         synchronized: whether the runtime has listed all pods and containers.
 
     Args:
-        identity: the name and index to register.
+        options: have the name and index to register.
         container_table: receives the containers.
         send: sends messages.
         inject: returns the response to CreateContainer; None if nothing is injected.
@@ -74,7 +64,7 @@ class Plugin:
 
     def __init__(
         self,
-        identity: Identity,
+        options: Options,
         container_table: ContainerTable,
         send: Send,
         inject: Inject | None = None,
@@ -82,7 +72,7 @@ class Plugin:
         self.runtime = ""
         self.configured = False
         self.synchronized = False
-        self._identity = identity
+        self._options = options
         self._container_table = container_table
         self._send = send
         self._inject = inject
@@ -92,7 +82,7 @@ class Plugin:
 
     def register(self) -> None:
         """Register the plugin. From now on, all data from the runtime has to be fed."""
-        own = self._identity
+        own = self._options
         argument = encode("RegisterPluginRequest", plugin_name=own.name, plugin_idx=own.index)
         call = ttrpc.request(
             _REGISTER_CALL, RUNTIME_SERVICE, "RegisterPlugin", argument, _REGISTER_TIMEOUT
@@ -109,11 +99,11 @@ class Plugin:
             if stream == mux.PLUGIN:
                 for frame in self._calls.feed(piece):
                     if frame.kind == ttrpc.REQUEST:
-                        self._serve(frame.stream, ttrpc.read_request(frame.data))
+                        self._serve(frame.stream, ttrpc.decode("Request", frame.data))
             else:
                 for frame in self._answers.feed(piece):
                     if frame.kind == ttrpc.RESPONSE and frame.stream == _REGISTER_CALL:
-                        _check(ttrpc.read_status(frame.data))
+                        _check(ttrpc.decode("Response", frame.data).status)
 
     def _serve(self, stream: int, call: Any) -> None:
         if call.service != PLUGIN_SERVICE:
@@ -166,19 +156,15 @@ class Plugin:
 
     def _add_chunk(self, chunk: Any) -> None:
         """Add a part of the list; containers may precede their pods."""
-        pods: dict[str, Pod] = {}
-        containers: dict[str, Container] = {}
         if max(len(chunk.pods), len(chunk.containers)) > MAX_CONTAINERS:
             raise ConnectionLostError(
                 f"the runtime listed more than {MAX_CONTAINERS} pods or containers"
             )
-        for data in chunk.pods:
-            if data and (pod := read_pod(data)) is not None:
-                pods[pod.sandbox] = pod
-        for data in chunk.containers:
-            if data and (container := read_container(data)) is not None:
-                containers[container.id] = container
-        self._container_table.add_listed(pods, containers)
+        pods = filter(None, map(read_pod, chunk.pods))
+        containers = filter(None, map(read_container, chunk.containers))
+        self._container_table.add_listed(
+            {pod.sandbox: pod for pod in pods}, {one.id: one for one in containers}
+        )
         if not chunk.more:
             self._container_table.complete_list()
             self.synchronized = True

@@ -9,19 +9,13 @@ from typing import Final
 from config.value_types import Duration
 from pipeline.base.clock import WallTimes
 from pipeline.base.errors import TransientError
-from pipeline.component.accepted_annotations import AcceptedAnnotations
 from pipeline.component.contracts import SourceContext
-from pipeline.model import (
-    ContainersReplaced,
-    ContainerStarted,
-    ContainerStopped,
-    RunningContainer,
-)
+from pipeline.model import ContainersReplaced, ContainerStarted, ContainerStopped
 from sources.nri.connection import Connection
 from sources.nri.container_table import ContainerChanges, ContainerTable
 from sources.nri.koordinator_adjustment import koordinator_adjustment
 from sources.nri.options import Options
-from sources.nri.plugin import Identity, Plugin, Send
+from sources.nri.plugin import Plugin, Send
 from sources.nri.watchdog import Watchdog
 
 _CONFIRM_SECONDS: Final = 30.0
@@ -34,65 +28,6 @@ _MAX_PAUSE: Final = 3600.0
 
 _MOMENTS: Final = "moments"
 _LOSSES: Final = "losses"
-
-
-class EventEmitter:
-    """Emits the changes of one connection as events.
-
-    Attributes:
-        due: whether the full list has to be emitted again as a confirmation.
-
-    Args:
-        ctx: the source's context.
-        max_age: how long the emitted events stay valid.
-    """
-
-    def __init__(self, ctx: SourceContext, max_age: Duration) -> None:
-        self.due = False
-        self._ctx = ctx
-        self._max_age = max_age
-        self._running: dict[str, RunningContainer] | None = None
-        self._full_list: tuple[RunningContainer, ...] | None = None
-
-    async def emit(self, changes: ContainerChanges, runtime: str) -> None:
-        """Log the warnings and emit the changes, in their order.
-
-        Args:
-            changes: the changes.
-            runtime: name and version of the runtime.
-        """
-        for text in changes.warnings:
-            self._ctx.log.warning("%s", text)
-        if changes.full_list is not None:
-            self._running = {one.subject.container_id: one for one in changes.full_list}
-            self._full_list = changes.full_list
-            self._ctx.log.info(
-                "connected to %s; it runs %d containers",
-                runtime,
-                len(changes.full_list),
-            )
-            self.due = True
-        if self.due:
-            await self._confirm()
-        running = self._running
-        if running is None:  # there are no changes before the full list
-            return
-        for key, container in changes.changes.items():
-            self._full_list = None
-            if container is None:
-                running.pop(key, None)
-                await self._ctx.emit(ContainerStopped(key))
-            else:
-                running[key] = container
-                await self._ctx.emit(ContainerStarted(container))
-
-    async def _confirm(self) -> None:
-        self.due = False
-        if self._running is None:
-            return
-        if self._full_list is None:
-            self._full_list = tuple(self._running.values())
-        await self._ctx.emit(ContainersReplaced(self._full_list, self._max_age.ns))
 
 
 @dataclass(slots=True)
@@ -137,8 +72,9 @@ class NriSource:
         losses = ctx.restart_state.setdefault(_LOSSES, ReconnectBackoff())
         assert isinstance(moments, WallTimes)  # noqa: S101 - only this source writes them
         assert isinstance(losses, ReconnectBackoff)  # noqa: S101
-        container_table = ContainerTable(moments)
-        emitter = EventEmitter(ctx, self._options.max_age)
+        options, table = self._options, ContainerTable(moments)
+        injecting = options.inject == "koordinator"
+        inject = partial(koordinator_adjustment, ctx.accepted) if injecting else None
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -146,35 +82,31 @@ class NriSource:
                 loop.call_soon_threadsafe(changed.set)
 
         def make_plugin(send: Send) -> Plugin:
-            return self._plugin(container_table, send, ctx.accepted)
+            return Plugin(options, table, send, inject)
 
-        connection = Connection(self._options.socket, make_plugin, ctx.clock, wake)
-        confirming = asyncio.create_task(_confirm(ctx, emitter, changed))
+        connection = Connection(options.socket, make_plugin, ctx.clock, wake)
+        confirming = asyncio.create_task(_confirm(ctx, table, changed))
         connection.start()
         try:
             with Watchdog(connection):
-                ended = False
+                connected = ended = False
                 while not ended:
                     await changed.wait()
                     changed.clear()
                     # Read this first, so that what was received before the end is emitted.
                     ended = bool(connection.lost_reason)
-                    await emitter.emit(container_table.take_changes(), connection.plugin.runtime)
+                    changes = table.take_changes()
+                    if changes.full_list is not None and not connected:
+                        connected, count = True, len(changes.full_list)
+                        text = "connected to %s; it runs %d containers"
+                        ctx.log.info(text, connection.plugin.runtime, count)
+                    await _emit(ctx, changes, options.max_age)
                     if connection.plugin.synchronized:
                         losses.reset()
         finally:
             confirming.cancel()
             connection.close("podgpu closed it")
         raise self._failure_of(connection, losses)
-
-    def _plugin(
-        self, container_table: ContainerTable, send: Send, accepted: AcceptedAnnotations
-    ) -> Plugin:
-        injecting = self._options.inject == "koordinator"
-        inject = partial(koordinator_adjustment, accepted) if injecting else None
-        return Plugin(
-            Identity(self._options.name, self._options.index), container_table, send, inject
-        )
 
     def _failure_of(self, connection: Connection, backoff: ReconnectBackoff) -> BaseException:
         if connection.error is not None:
@@ -190,8 +122,19 @@ class NriSource:
         return TransientError(reason, retry_after=pause)
 
 
-async def _confirm(ctx: SourceContext, emitter: EventEmitter, changed: asyncio.Event) -> None:
+async def _emit(ctx: SourceContext, changes: ContainerChanges, max_age: Duration) -> None:
+    """Log the warnings, and emit the changes and then the list."""
+    for text in changes.warnings:
+        ctx.log.warning("%s", text)
+    for key, container in changes.changes.items():
+        event = ContainerStopped(key) if container is None else ContainerStarted(container)
+        await ctx.emit(event)
+    if changes.full_list is not None:
+        await ctx.emit(ContainersReplaced(changes.full_list, max_age.ns))
+
+
+async def _confirm(ctx: SourceContext, table: ContainerTable, changed: asyncio.Event) -> None:
     while True:
         await ctx.clock.sleep(_CONFIRM_SECONDS)
-        emitter.due = True
+        table.request_list()
         changed.set()

@@ -2,11 +2,11 @@
 
 import struct
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from pipeline.net.protobuf_schema import DecodeError, Schema
-from sources.nri.errors import ProtocolError
+from sources.nri.mux import ConnectionLostError
 
 LONGEST: Final = 4 << 20
 """Maximum size of a message in bytes, without header; the limit of both sides."""
@@ -43,38 +43,27 @@ class Encoded(NamedTuple):
     body: bytes
 
 
-class Messages:
-    """The messages of a schema of this package, which is loaded on first use.
+@cache
+def _schema(package: str) -> Schema:
+    return Schema.load_from_package("sources.nri", f"{package}.binpb")
 
-    Args:
-        package: the name of the schema's package and of its file.
+
+def encode(name: str, *, package: str = "ttrpc", **fields: Any) -> bytes:
+    """Return an encoded message of the schema of a package, which is loaded on first use."""
+    message = _schema(package).message(f"{package}.{name}")
+    return bytes(message(**fields).SerializeToString())
+
+
+def decode(name: str, data: bytes, *, package: str = "ttrpc") -> Any:
+    """Return a decoded message.
+
+    Raises:
+        ConnectionLostError: the data is invalid.
     """
-
-    def __init__(self, package: str) -> None:
-        self._package = package
-
-    @cached_property
-    def _schema(self) -> Schema:
-        return Schema.load_from_package("sources.nri", f"{self._package}.binpb")
-
-    def encode(self, name: str, **fields: Any) -> bytes:
-        """Return an encoded message."""
-        message = self._schema.message(f"{self._package}.{name}")
-        return bytes(message(**fields).SerializeToString())
-
-    def decode(self, name: str, data: bytes) -> Any:
-        """Return a decoded message.
-
-        Raises:
-            ProtocolError: the data is invalid.
-        """
-        try:
-            return self._schema.message(f"{self._package}.{name}").FromString(data)
-        except DecodeError:
-            raise ProtocolError(f"the runtime sent an invalid {name}") from None
-
-
-_MESSAGES: Final = Messages("ttrpc")
+    try:
+        return _schema(package).message(f"{package}.{name}").FromString(data)
+    except DecodeError:
+        raise ConnectionLostError(f"the runtime sent an invalid {name}") from None
 
 
 class Assembler:
@@ -87,37 +76,19 @@ class Assembler:
         """Yield the messages that are complete now.
 
         Raises:
-            ProtocolError: a message is too long.
+            ConnectionLostError: a message is too long.
         """
         self._data += piece
         while len(self._data) >= _HEADER.size:
             length, stream, kind, _ = _HEADER.unpack_from(self._data)
             if length > LONGEST:
-                raise ProtocolError(f"the runtime announced a message of {length} bytes")
+                raise ConnectionLostError(f"the runtime announced a message of {length} bytes")
             end = _HEADER.size + length
             if len(self._data) < end:
                 return
             data = bytes(self._data[_HEADER.size : end])
             del self._data[:end]
             yield Frame(stream, kind, data)
-
-
-def read_request(data: bytes) -> Any:
-    """Decode a request: `service`, `method` and `payload`, the encoded argument.
-
-    Raises:
-        ProtocolError: the message is invalid.
-    """
-    return _MESSAGES.decode("Request", data)
-
-
-def read_status(data: bytes) -> Any:
-    """Decode the status of a response: `code`, 0 for success, and the error's `message`.
-
-    Raises:
-        ProtocolError: the message is invalid.
-    """
-    return _MESSAGES.decode("Response", data).status
 
 
 def request(stream: int, service: str, method: str, payload: bytes, seconds: float) -> Encoded:
@@ -132,19 +103,19 @@ def request(stream: int, service: str, method: str, payload: bytes, seconds: flo
     """
     timeout_ns = round(seconds * _NS)
     fields = {"service": service, "method": method, "payload": payload, "timeout_nano": timeout_ns}
-    return _encoded(stream, REQUEST, _MESSAGES.encode("Request", **fields))
+    return _encoded(stream, REQUEST, encode("Request", **fields))
 
 
 def success(stream: int, payload: bytes = b"") -> Encoded:
     """Return an encoded response to a successful call; an empty payload is an empty message."""
-    data = _MESSAGES.encode("Response", payload=payload) if payload else b""
+    data = encode("Response", payload=payload) if payload else b""
     return _encoded(stream, RESPONSE, data)
 
 
 def failure(stream: int, code: int, message: str) -> Encoded:
     """Return an encoded response to a call that failed."""
     status = {"code": code, "message": message}
-    return _encoded(stream, RESPONSE, _MESSAGES.encode("Response", status=status))
+    return _encoded(stream, RESPONSE, encode("Response", status=status))
 
 
 def _encoded(stream: int, kind: int, data: bytes) -> Encoded:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pipeline.model import Instant, RunningContainer
 from sources.nri import mux, ttrpc
 from sources.nri.container_table import ContainerChanges, ContainerTable
-from sources.nri.plugin import Identity, Inject, Plugin
+from sources.nri.options import Options
+from sources.nri.plugin import Inject, Plugin
 from tests.fakes.nri import wire
 from tests.fakes.nri.connection import PLUGIN
 from tests.fakes.nri.rules import HEADER
@@ -25,7 +26,7 @@ class PluginConnection:
 
     def __post_init__(self) -> None:
         self.table = ContainerTable(instant_at)
-        self.plugin = Plugin(Identity("podgpu", "90"), self.table, self.send, self.inject)
+        self.plugin = Plugin(Options(), self.table, self.send, self.inject)
 
     def send(self, channel: int, message: ttrpc.Encoded) -> None:
         self.sent.append((channel, message))
@@ -64,9 +65,4 @@ class PluginConnection:
         """Return all running containers; no changes may have been taken before."""
         changes = self.take_changes()
         assert changes.full_list is not None
-        found = {one.subject.container_id: one for one in changes.full_list}
-        for key, one in changes.changes.items():
-            found.pop(key, None)
-            if one is not None:
-                found[key] = one
-        return found
+        return {one.subject.container_id: one for one in changes.full_list}

@@ -11,9 +11,10 @@ import pytest
 from pipeline.component.accepted_annotations import AcceptedAnnotations
 from sources.nri import mux
 from sources.nri.container_table import MAX_CONTAINERS, ContainerTable
-from sources.nri.errors import ConnectionLostError
 from sources.nri.koordinator_adjustment import koordinator_adjustment
-from sources.nri.plugin import Identity, Plugin
+from sources.nri.mux import ConnectionLostError
+from sources.nri.options import Options
+from sources.nri.plugin import Plugin
 from tests.fakes.nri import wire
 from tests.fakes.nri.connection import PLUGIN
 from tests.fakes.nri.rules import HEADER
@@ -109,7 +110,7 @@ def feed_frames(rng: random.Random, count: int) -> tuple[int, int]:
     def new_plugin() -> tuple[Plugin, ContainerTable]:
         table = ContainerTable(instant_at)
         inject = rng.choice([None, partial(koordinator_adjustment, AcceptedAnnotations())])
-        return Plugin(Identity("podgpu", "90"), table, send, inject), table
+        return Plugin(Options(), table, send, inject), table
 
     plugin, table = new_plugin()
     for data in frames(rng, count):
@@ -151,9 +152,10 @@ def test_memory_stays_limited_with_random_frames() -> None:
 def test_memory_stays_limited_if_changes_are_never_taken() -> None:
     """If no one takes the changes, the connection is closed, and only names are kept."""
     table = ContainerTable(instant_at)
-    plugin = Plugin(Identity("podgpu", "90"), table, lambda *_: None)
+    plugin = Plugin(Options(), table, lambda *_: None)
     data = wire.message({1: PLUGIN, 2: "Synchronize"})
     plugin.feed(b"".join(mux.frames(1, HEADER.pack(len(data), 1, 1, 0), data)))
+    table.take_changes()
 
     def send_events() -> None:
         for number in range(2 * MAX_CONTAINERS):

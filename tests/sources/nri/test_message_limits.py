@@ -12,7 +12,7 @@ MOST_MB = 200
 
 CODE = """
 import resource, sys, time
-from sources.nri.errors import ConnectionLostError
+from sources.nri.mux import ConnectionLostError
 from tests.fakes.nri import wire
 from tests.sources.nri.plugin_connection import PluginConnection
 

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from sources.nri import messages, mux, ttrpc
-from sources.nri.errors import ProtocolError
+from sources.nri.mux import ConnectionLostError
 from sources.nri.plugin import mask
 
 REGISTER = bytes.fromhex(
@@ -135,7 +135,7 @@ def test_a_message_in_one_frame_from_older_runtimes_is_accepted() -> None:
     ],
 )
 def test_an_announced_size_above_the_limit_is_refused_immediately(data: bytes, text: str) -> None:
-    with pytest.raises(ProtocolError, match=text):
+    with pytest.raises(ConnectionLostError, match=text):
         assembled(data, 1 << 16)
 
 
@@ -154,10 +154,10 @@ def test_random_messages_in_random_pieces_are_assembled() -> None:
 
 
 def test_an_invalid_request_or_response_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="the runtime sent an invalid Request"):
-        ttrpc.read_request(b"\xff")
-    with pytest.raises(ProtocolError, match="the runtime sent an invalid Response"):
-        ttrpc.read_status(b"\x0a\x05\x08")
+    with pytest.raises(ConnectionLostError, match="the runtime sent an invalid Request"):
+        ttrpc.decode("Request", b"\xff")
+    with pytest.raises(ConnectionLostError, match="the runtime sent an invalid Response"):
+        ttrpc.decode("Response", b"\x0a\x05\x08")
 
 
 @pytest.mark.parametrize("injecting", [False, True])

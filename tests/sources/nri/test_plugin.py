@@ -4,9 +4,10 @@ import pytest
 
 from sources.nri import mux, ttrpc
 from sources.nri.container_table import MAX_CONTAINERS, ContainerTable
-from sources.nri.errors import ConnectionLostError, ProtocolError
 from sources.nri.messages import METHODS
-from sources.nri.plugin import Identity, Plugin
+from sources.nri.mux import ConnectionLostError
+from sources.nri.options import Options
+from sources.nri.plugin import Plugin
 from tests.fakes.nri import wire
 from tests.fakes.nri.connection import PLUGIN
 from tests.fakes.nri.rules import HEADER
@@ -119,11 +120,9 @@ class TestResponsesToInvalidRequests:
         self, connection: PluginConnection, method: str, payload: bytes
     ) -> None:
         sent: list[tuple[int, ttrpc.Encoded]] = []
-        plugin = Plugin(
-            Identity("p", "90"), ContainerTable(instant_at), lambda *one: sent.append(one)
-        )
+        plugin = Plugin(Options(), ContainerTable(instant_at), lambda *one: sent.append(one))
         data = wire.message({1: PLUGIN, 2: method, 3: payload})
-        with pytest.raises(ProtocolError, match="sent an invalid"):
+        with pytest.raises(ConnectionLostError, match="sent an invalid"):
             plugin.feed(b"".join(mux.frames(1, HEADER.pack(len(data), 1, 1, 0), data)))
         ((_, (header, body)),) = sent
         assert HEADER.unpack(header)[1:] == (1, 2, 0)
@@ -191,8 +190,8 @@ class TestSynchronize:
         connection.send_event("PostStartContainer", POD, RUNNING)
         changes = connection.take_changes()
         assert changes.full_list is not None
-        assert [one.pid for one in changes.full_list] == [None]
-        assert [one and one.pid for one in changes.changes.values()] == [77]
+        assert [one.pid for one in changes.full_list] == [77]
+        assert changes.changes == {}
 
     def test_a_second_list_replaces_the_first(self, connection: PluginConnection) -> None:
         connection.synchronize([POD], [RUNNING])

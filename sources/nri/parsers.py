@@ -1,17 +1,20 @@
-"""Parser for containers as the runtime reports them, with environment, mounts and devices."""
+"""Parsers for pods and containers as the runtime reports them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from pipeline.allocations.device_injection import ENV, Injection, annotated_gpus, requested_gpus
 from pipeline.model import RawDeviceId
 from sources.nri.messages import decode
-from sources.nri.text_limits import LONGEST, names, names_all_gpus, plausible
 
 STOPPED: Final = 4
 """The state of a container with an ended process."""
+
+LONGEST: Final = 512
+"""Maximum number of characters of a name or an id: twice what Kubernetes allows. A longer text
+counts as unknown."""
 
 _MAX_ENTRIES_READ: Final = 20_000
 """How many variables, mounts, devices or annotations of a container are read. Each service of its
@@ -23,6 +26,9 @@ _MAX_DEVICES: Final = 256
 _LONGEST_VALUE: Final = 1 << 14
 _LONGEST_PATH: Final = 4096
 
+_NVIDIA_PREFIX: Final = "nvidia.cdi.k8s.io"
+"""Prefix of pod annotations that NVIDIA's own NRI plugin reads."""
+
 _SANDBOX: Final = {"io.kubernetes.cri.container-type", "io.kubernetes.cri-o.ContainerType"}
 
 _GPU_MAJOR: Final = 195
@@ -32,6 +38,27 @@ _MEMORY_MAJOR: Final = 1
 """Major number of /dev/null, /dev/zero and /dev/kmsg. Every container has these implicitly. One
 that lists them has all devices of the host: it is privileged."""
 _MIG_PATH: Final = "/dev/nvidia-caps/"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod.
+
+    Attributes:
+        sandbox: the runtime's id of the pod.
+        namespace: interned.
+        name: its name.
+        uid: the kubelet's uid; for a static pod it differs from its mirror pod's.
+        annotated: the keys of its annotations that contain CDI names of GPUs.
+        sees_all: whether an annotation requests all GPUs of the node, as for operators' own pods.
+    """
+
+    sandbox: str
+    namespace: str
+    name: str
+    uid: str
+    sees_all: bool = False
+    annotated: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +92,38 @@ class Container:
     gpus_by_annotation: tuple[tuple[str, tuple[RawDeviceId, ...]], ...] = ()
 
 
+def plausible(*texts: str) -> bool:
+    """Whether each text is non-empty and not too long."""
+    return all(0 < len(text) <= LONGEST for text in texts)
+
+
+def _name_all_gpus(texts: Iterable[str]) -> bool:
+    """Whether a CDI name in comma-separated texts means all GPUs of a vendor: no allocation."""
+    return any(name.strip().endswith("/gpu=all") for text in texts for name in text.split(","))
+
+
+def read_pod(data: bytes) -> Pod | None:
+    """Parse a pod; None if it is not a pod of Kubernetes.
+
+    Raises:
+        ConnectionLostError: the message is invalid.
+    """
+    message = decode("PodSandbox", data)
+    if not plausible(message.id, message.namespace, message.name, message.uid):
+        return None
+    annotations = message.annotations
+    sees_all = _name_all_gpus(
+        value for key, value in annotations.items() if key.startswith(_NVIDIA_PREFIX)
+    )
+    keys = frozenset(key for key, _ in annotated_gpus(annotations))
+    return Pod(message.id, message.namespace, message.name, message.uid, sees_all, keys)
+
+
 def read_container(data: bytes) -> Container | None:
     """Parse a container; None if it does not belong to a pod, or is the pod's sandbox.
 
     Raises:
-        ProtocolError: the message is invalid.
+        ConnectionLostError: the message is invalid.
     """
     message = decode("Container", data)
     if not plausible(message.id, message.pod_sandbox_id, message.name) or _is_sandbox(message):
@@ -111,7 +165,7 @@ def _injection_by_name(message: Any, annotations: dict[str, str]) -> Injection |
         requested_gpus(
             env={ENV: value if len(value) <= _LONGEST_VALUE else ""},
             mounts=(mount.destination for mount in islice(message.mounts, _MAX_ENTRIES_READ)),
-            cdi=(device.name for device in islice(message.CDI_devices, _MAX_ENTRIES_READ)),
+            cdi=_cdi_names(message),
             annotations=annotations,
         )
     )
@@ -124,7 +178,7 @@ def _injection_by_node(message: Any) -> Injection | None:
     that is given all. They show nothing about a container with a MIG instance either, because it
     needs the node of the whole GPU.
     """
-    if names_all_gpus(_cdi(message)):
+    if _name_all_gpus(chain(_cdi_names(message), _annotations(message).values())):
         return None
     paths: list[str] = []
     for device in islice(message.linux.devices, _MAX_ENTRIES_READ):
@@ -143,10 +197,8 @@ def if_plausible(found: Injection | None) -> Injection | None:
     return found if all(len(device.text) <= LONGEST for device in found.devices) else None
 
 
-def _cdi(message: Any) -> Iterator[str]:
-    yield from (device.name for device in islice(message.CDI_devices, _MAX_ENTRIES_READ))
-    for value in _annotations(message).values():
-        yield from names(value)
+def _cdi_names(message: Any) -> Iterable[str]:
+    return (device.name for device in islice(message.CDI_devices, _MAX_ENTRIES_READ))
 
 
 def _annotations(message: Any) -> dict[str, str]:
