@@ -70,7 +70,7 @@ def requested_gpus(
         None if no method names a GPU. `all` names no GPU, because none was allocated.
     """
     methods: tuple[tuple[InjectionMethod, Iterable[RawDeviceId]], ...] = (
-        ("cdi", _by_names(chain(cdi, _annotated(annotations or {})))),
+        ("cdi", chain(_by_names(cdi), *(gpus for _, gpus in annotated_gpus(annotations or {})))),
         ("mounts", _by_elements(_mounted(mounts))),
         ("env", _by_elements(env.get(ENV, "").split(","))),
         ("nodes", _by_nodes(nodes)),
@@ -102,12 +102,6 @@ def annotated_gpus(annotations: Mapping[str, str]) -> Iterator[tuple[str, tuple[
 
 def _by_names(names: Iterable[str]) -> Iterator[RawDeviceId]:
     return (gpu for name in names if (gpu := gpu_by_cdi(name)) is not None)
-
-
-def _annotated(annotations: Mapping[str, str]) -> Iterator[str]:
-    for key, value in sorted(annotations.items()):
-        if key.startswith(_ANNOTATIONS):
-            yield from (name.strip() for name in value.split(","))
 
 
 def _by_elements(elements: Iterable[str]) -> Iterator[RawDeviceId]:

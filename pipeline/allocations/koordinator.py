@@ -9,6 +9,7 @@ from pipeline.allocations.annotation_values import (
     MOST,
     AllocatedDevices,
     MalformedError,
+    as_object,
     group_by_share,
     parsed,
     raise_malformed,
@@ -61,33 +62,24 @@ def minors(annotation: str) -> dict[int, str]:
 
 def _gpus(annotation: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the GPUs, each with its position in the text."""
-    allocated = parsed(annotation)
-    if not isinstance(allocated, dict):
-        raise_malformed("", "an object", allocated)
-    gpus = allocated.get("gpu")
+    gpus = as_object(parsed(annotation)).get("gpu")
     if gpus is None:  # only network cards
         return []
     if not isinstance(gpus, list):
         raise_malformed(".gpu: ", "a list", gpus)
     if len(gpus) > MOST:
         raise MalformedError(f"more than {MOST} devices")
-    found: list[tuple[str, dict[str, Any]]] = []
-    for number, gpu in enumerate(gpus):
-        place = f".gpu[{number}]"
-        if not isinstance(gpu, dict):
-            raise_malformed(f"{place}: ", "an object", gpu)
-        found.append((place, gpu))
-    return found
+    places = [(f".gpu[{number}]", gpu) for number, gpu in enumerate(gpus)]
+    return [(place, as_object(gpu, f"{place}: ")) for place, gpu in places]
 
 
 def _devices(
     gpus: Iterable[tuple[str, dict[str, Any]]],
 ) -> Iterator[tuple[RawDeviceId, float | None]]:
     for place, gpu in gpus:
-        resources = gpu.get("resources")
-        if resources is not None and not isinstance(resources, dict):
-            raise_malformed(f"{place}.resources: ", "an object", resources)
-        yield _device(gpu, place), _share(resources or {}, f"{place}.resources")
+        where, resources = f"{place}.resources", gpu.get("resources")
+        resources = {} if resources is None else as_object(resources, f"{where}: ")
+        yield _device(gpu, place), _share(resources, where)
 
 
 def _device(gpu: dict[str, Any], place: str) -> RawDeviceId:

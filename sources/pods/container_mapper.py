@@ -19,19 +19,19 @@ _LISTS: Final[tuple[tuple[str, str, _Kind], ...]] = (
 def containers(
     spec: Mapping[str, Any],
     status: Mapping[str, Any],
-    *,
-    pod_ended: bool,
-    deleting: bool,
     timestamps: Timestamps,
+    *,
+    ended: bool,
+    deleting: bool,
 ) -> Iterator[PodContainer]:
     """Yield the containers of a pod, init containers first.
 
     Args:
         spec: pod spec.
         status: pod status.
-        pod_ended: whether the pod has ended.
-        deleting: whether the pod is being deleted, so that no container starts again.
         timestamps: converts timestamps.
+        ended: whether the pod has ended.
+        deleting: whether the pod is being deleted, so that no container starts again.
     """
     policy = as_text(spec.get("restartPolicy"))
     for spec_key, status_key, kind in _LISTS:
@@ -48,7 +48,7 @@ def containers(
                 identity.partition("://")[2] or identity,
                 # A waiting container has the time of its last start in its last state.
                 timestamps.parse(_first(state, "startedAt")),
-                pod_ended or _ended(container, state, kind, own or policy, deleting=deleting),
+                ended or _ended(container, state, kind, own or policy, deleting=deleting),
             )
 
 

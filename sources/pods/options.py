@@ -117,13 +117,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def resources(self) -> Mapping[Scheduler, tuple[str, ...]]:
         """The resources of the schedulers whose annotations are read."""
-        every: dict[Scheduler, tuple[str, ...]] = {
-            "koordinator": self.koordinator_resources,
-            "hami": self.hami_resources,
-            "volcano": self.volcano_resources,
-            "gpushare": self.gpushare_resources,
-        }
-        return {name: every[name] for name in self.schedulers if name in every}
+        names = (name for name in self.schedulers if name != "kai")
+        return {name: getattr(self, f"{name}_resources") for name in names}
 
     def problems(self) -> Iterable[tuple[str, str]]:
         """Yield the option and message of each invalid regular expression."""

@@ -1,17 +1,19 @@
 """Map a pod of the API server, some ten kilobytes, to the parts that podgpu needs."""
 
 import sys
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
+from config.patterns import parse_pattern
 from pipeline.kube.json_access import as_dict, as_dicts, as_text, controller_of
-from pipeline.model import Claim, Pod, PodInfo
-from sources.pods.allocations import AnnotationProblem, PodFacts, allocations, reserved, shared
+from pipeline.model import Claim, Pod, PodInfo, StringPairs
+from pipeline.model.plugin_ids import glob_matcher
+from sources.pods.allocations import AnnotationProblem, PodFacts, allocations, kai_allocation
 from sources.pods.allocations.kai import groups
 from sources.pods.allocations.resource_requests import amount
 from sources.pods.container_mapper import containers
-from sources.pods.label_filter import LabelFilter
 from sources.pods.options import Options
 from sources.pods.resource_claims import claims_of
 from sources.pods.timestamps import Timestamps
@@ -22,6 +24,42 @@ knows the pod. It cannot be added to an existing pod. `config.hash` is not only 
 
 _TEMPLATE_HASH: Final = "pod-template-hash"
 _NATIVE: Final = "kubernetes.io/"
+
+_MAX_VALUE: Final = 1024
+"""Maximum characters of a label. Labels have at most 63. An annotation may contain a whole file,
+which would be in memory many times as a label of every series of the pod."""
+
+_CACHE_SIZE: Final = 4096
+"""Names whose result is cached: the pods of a node have some hundred different names."""
+
+LabelFilter: TypeAlias = Callable[[Mapping[str, object]], tuple[StringPairs, int]]
+"""Returns the selected labels, sorted by name, and the number of those that were dropped."""
+
+
+def label_filter(globs: tuple[str, ...], limit: int, patterns: Iterable[str] = ()) -> LabelFilter:
+    """Return a function that selects labels or annotations of a pod by name.
+
+    Excess ones are dropped in the order of names, so that the result is stable.
+
+    Args:
+        globs: glob patterns of the names to keep.
+        limit: maximum number per pod.
+        patterns: regular expressions; a name that contains a match is kept too.
+    """
+    matchers = [glob_matcher(globs)] if globs else []
+    matchers += map(parse_pattern, patterns)
+
+    @lru_cache(_CACHE_SIZE)
+    def is_selected(name: str) -> bool:
+        return any(matches(name) for matches in matchers)
+
+    def select(values: Mapping[str, object]) -> tuple[StringPairs, int]:
+        selected = [(name, as_text(values[name])) for name in sorted(values) if is_selected(name)]
+        short = [(name, value) for name, value in selected if len(value) <= _MAX_VALUE]
+        pairs = tuple([(sys.intern(name), sys.intern(value)) for name, value in short[:limit]])
+        return pairs, len(selected) - len(pairs)
+
+    return select
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +91,8 @@ class PodMapper:
     def __init__(
         self, options: Options, timestamps: Timestamps, report: Callable[[PodOmissions], None]
     ) -> None:
-        self._labels = LabelFilter(options.labels, options.max_labels, options.label_patterns)
-        self._annotations = LabelFilter(options.annotations, options.max_labels)
+        self._labels = label_filter(options.labels, options.max_labels, options.label_patterns)
+        self._annotations = label_filter(options.annotations, options.max_labels)
         self._configured = options.device_annotations
         self._resources = options.resources
         self._counted = frozenset(name for names in self._resources.values() for name in names)
@@ -73,29 +111,16 @@ class PodMapper:
             return None
         phase = sys.intern(as_text(status.get("phase")))
         ended = phase in {"Succeeded", "Failed"}
-        found = tuple(
-            containers(
-                spec,
-                status,
-                pod_ended=ended,
-                deleting="deletionTimestamp" in metadata,
-                timestamps=self._timestamps,
-            )
-        )
+        deleting = "deletionTimestamp" in metadata
+        found = tuple(containers(spec, status, self._timestamps, ended=ended, deleting=deleting))
         annotations = as_dict(metadata.get("annotations"))
         claims: tuple[Claim, ...] = ()
         complaints: tuple[AnnotationProblem, ...] = ()
         requests = requested_resources(spec)
         all_labels = as_dict(metadata.get("labels"))
+        node = as_text(spec.get("nodeName"))
         facts = PodFacts(
-            namespace,
-            name,
-            uid,
-            annotations,
-            found,
-            as_text(spec.get("nodeName")),
-            requests,
-            labels=all_labels,
+            namespace, name, uid, annotations, found, node, requests, labels=all_labels
         )
         members = groups(all_labels) if self._sharing else []
         reserving = bool(members) and namespace in self._reserving
@@ -104,27 +129,16 @@ class PodMapper:
         if wants := bool(extended or as_dicts(spec.get("resourceClaims"))):
             claims, complaints = allocations(facts, self._configured, self._resources)
         if members:
-            further = reserved(facts) if reserving else shared(facts)
+            further = kai_allocation(facts, reserving=reserving)
             claims, complaints = claims + further[0], complaints + further[1]
-        labels, dropped_labels = self._labels.filter(all_labels)
-        shown, dropped = self._annotations.filter(annotations)
+        labels, dropped_labels = self._labels(all_labels)
+        shown, dropped = self._annotations(annotations)
         if complaints or dropped_labels or dropped:
-            self._report(
-                PodOmissions(uid, f"{namespace}/{name}", dropped_labels + dropped, complaints)
-            )
-        kind, workload = _workload(metadata)
+            omitted = dropped_labels + dropped
+            self._report(PodOmissions(uid, f"{namespace}/{name}", omitted, complaints))
+        qos = sys.intern(as_text(status.get("qosClass")))
         return Pod(
-            PodInfo(
-                uid,
-                namespace,
-                name,
-                phase,
-                kind,
-                workload,
-                sys.intern(as_text(status.get("qosClass"))),
-                labels,
-                shown,
-            ),
+            PodInfo(uid, namespace, name, phase, *_workload(metadata), qos, labels, shown),
             self._timestamps.parse(status.get("startTime")),
             ended,
             as_text(annotations.get(_MIRROR)),
@@ -145,17 +159,14 @@ def _extended(
     Resources of schedulers count too, although some are in Kubernetes' own domain, in which
     Kubernetes knows no extended resources.
     """
-    return tuple(
-        sorted(
-            {
-                sys.intern(name)
-                for amounts in requests.values()
-                for name, quantity in amounts.items()
-                if "/" in name and (_NATIVE not in name or name in of_schedulers)
-                if amount(quantity) > 0
-            }
-        )
-    )
+    found = {
+        sys.intern(name)
+        for amounts in requests.values()
+        for name, quantity in amounts.items()
+        if "/" in name and (_NATIVE not in name or name in of_schedulers)
+        if amount(quantity) > 0
+    }
+    return tuple(sorted(found))
 
 
 def requested_resources(spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:

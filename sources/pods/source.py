@@ -1,18 +1,49 @@
 """The source `pods`: reports this node's pods, and the devices that schedulers assigned to them."""
 
 import asyncio
+import logging
+from typing import Final
 
+from pipeline.base.bounded_dict import set_last
 from pipeline.component.contracts import SourceContext
 from pipeline.kube.reflector import Reflector
 from sources.pods.options import Options
 from sources.pods.pod_follower import PodFollower
-from sources.pods.pod_mapper import PodMapper
-from sources.pods.pod_warnings import PodWarnings
+from sources.pods.pod_mapper import PodMapper, PodOmissions
 from sources.pods.resource_claims import ClaimReader
 from sources.pods.slice_follower import SliceFollower
 from sources.pods.timestamps import Timestamps
 
-_TIMESTAMPS = "timestamps"
+_TIMESTAMPS: Final = "timestamps"
+
+_MAX_REMEMBERED: Final = 1024
+"""Number of remembered warnings. Beyond it the oldest one is forgotten, and may be logged again."""
+
+
+class PodWarnings:
+    """Logs each unreadable annotation of each pod once, and dropped labels once for all pods."""
+
+    def __init__(self, log: logging.Logger, limit: int) -> None:
+        self._log = log
+        self._limit = limit
+        self._drop_logged = False
+        self._warned: dict[tuple[str, str], None] = {}
+
+    def report(self, left: PodOmissions) -> None:
+        """Log what was not logged before."""
+        if left.omitted and not self._drop_logged:
+            self._drop_logged = True
+            text = (
+                "pod %s: %d labels or annotations are dropped: more than %d, or longer than 1 KiB; "
+                "select fewer or raise max_labels (logged once for all pods)"
+            )
+            self._log.warning(text, left.pod, left.omitted, self._limit)
+        for problem in left.complaints:
+            key = left.uid, problem.annotation
+            if key not in self._warned:
+                set_last(self._warned, key, None, _MAX_REMEMBERED)
+                text = "pod %s: annotation %s: %s; it is ignored"
+                self._log.warning(text, left.pod, problem.annotation, problem.text)
 
 
 class PodsSource:
@@ -36,7 +67,7 @@ class PodsSource:
         # Kept over restarts of the source, so that unchanged pods are recognised as unchanged.
         timestamps = ctx.restart_state.setdefault(_TIMESTAMPS, Timestamps(ctx.clock.now))
         assert isinstance(timestamps, Timestamps)  # noqa: S101 - only this line writes it
-        complaints = PodWarnings(ctx.log, options.max_labels)
+        warnings = PodWarnings(ctx.log, options.max_labels)
         async with ctx.kube(options.kubeconfig) as api, asyncio.TaskGroup() as group:
             claims = ClaimReader(ctx, api, timestamps) if options.resource_claims else None
             follower = PodFollower(ctx, options, claims)
@@ -44,7 +75,7 @@ class PodsSource:
                 api,
                 "/api/v1/pods",
                 {"fieldSelector": f"spec.nodeName={node}"},
-                PodMapper(options, timestamps, complaints.report),
+                PodMapper(options, timestamps, warnings.report),
                 follower,
                 clock=ctx.clock,
             )

@@ -5,7 +5,7 @@ containers hold. `MalformedError` means that an annotation cannot be read. The w
 ignored then, since a part of an allocation would be wrong.
 """
 
-from sources.pods.allocations.annotation_table import allocations, reserved, shared
+from sources.pods.allocations.annotation_table import allocations, kai_allocation
 from sources.pods.allocations.pod_facts import AnnotationProblem, PodFacts
 
-__all__ = ["AnnotationProblem", "PodFacts", "allocations", "reserved", "shared"]
+__all__ = ["AnnotationProblem", "PodFacts", "allocations", "kai_allocation"]

@@ -9,6 +9,7 @@ from pipeline.allocations import koordinator
 from pipeline.allocations.annotation_values import (
     AllocatedDevices,
     MalformedError,
+    as_object,
     group_by_share,
     parsed,
     raise_malformed,
@@ -38,12 +39,10 @@ class _Reader:
     node: str = ""
 
 
-def _read_koordinator(facts: PodFacts) -> list[AllocatedDevices]:
-    return koordinator.read(facts.annotations[koordinator.ANNOTATION])
-
-
 _READERS: Final = {
-    koordinator.ANNOTATION: _Reader("koordinator", _read_koordinator),
+    koordinator.ANNOTATION: _Reader(
+        "koordinator", lambda facts: koordinator.read(facts.annotations[koordinator.ANNOTATION])
+    ),
     hami.ANNOTATION: _Reader("hami", hami.read, "hami.io/vgpu-node"),
     hami.OLD: _Reader("hami", hami.read_old, "4pd.io/vgpu-node"),
     volcano.VGPU: _Reader("volcano", volcano.read_vgpu, "volcano.sh/vgpu-node"),
@@ -94,21 +93,18 @@ def allocations(
     return tuple(claims), tuple(complaints)
 
 
-def reserved(facts: PodFacts) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
-    """Return the claim of a reservation pod, and the problems of its annotation."""
-    return _read_single(facts, kai.RESERVED, kai.read_reservation)
-
-
-def shared(facts: PodFacts) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
-    """Return the claim of a pod on reserved devices, and the problems of its annotations."""
-    return _read_single(facts, kai.GROUP, kai.read_shared)
-
-
-def _read_single(
-    facts: PodFacts, key: str, reader: Callable[[PodFacts], list[AllocatedDevices]]
+def kai_allocation(
+    facts: PodFacts, *, reserving: bool
 ) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
+    """Return the claim of a pod in a group of KAI, and the problems of its annotations.
+
+    Args:
+        facts: what is known of the pod.
+        reserving: whether it is the group's reservation pod; else it shares the reserved devices.
+    """
+    key, read = (kai.RESERVED, kai.read_reservation) if reserving else (kai.GROUP, kai.read_shared)
     try:
-        return tuple(_claims(facts, key, reader(facts), vouched=False)), ()
+        return tuple(_claims(facts, key, read(facts), vouched=False)), ()
     except MalformedError as error:
         return (), (AnnotationProblem(key, str(error)),)
 
@@ -131,9 +127,7 @@ def _read_configured(facts: PodFacts, annotation: str) -> list[AllocatedDevices]
     Raises:
         MalformedError: the annotation cannot be read.
     """
-    allocation = parsed(facts.annotations[annotation])
-    if not isinstance(allocation, dict):
-        raise_malformed("", "an object", allocation)
+    allocation = as_object(parsed(facts.annotations[annotation]))
     found: list[AllocatedDevices] = []
     for resource, ids in allocation.items():
         place = f"{resource}: "

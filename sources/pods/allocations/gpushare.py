@@ -5,9 +5,9 @@ from typing import Final
 from pipeline.allocations.annotation_values import (
     AllocatedDevices,
     MalformedError,
+    as_object,
     group_by_share,
     parsed,
-    raise_malformed,
     whole,
 )
 from pipeline.model import RawDeviceId
@@ -53,9 +53,7 @@ def read_allocation(facts: PodFacts) -> list[AllocatedDevices]:
     """
     if facts.annotations.get(_ASSIGNED) == "false":
         return []
-    allocation = parsed(facts.annotations[ALLOCATION])
-    if not isinstance(allocation, dict):
-        raise_malformed("", "an object", allocation)
+    allocation = as_object(parsed(facts.annotations[ALLOCATION]))
     names = facts.names()
     found: list[AllocatedDevices] = []
     for number, gpus in allocation.items():
@@ -66,9 +64,8 @@ def read_allocation(facts: PodFacts) -> list[AllocatedDevices]:
             raise MalformedError(
                 f"container {container} has a device, but {names[container]} requests none"
             )
-        if not isinstance(gpus, dict):
-            raise_malformed(f"container {container}: ", "an object", gpus)
         place = f"container {container}: "
-        devices = [(RawDeviceId("minor", str(whole(gpu, place))), None) for gpu in gpus]
+        minors = [whole(gpu, place) for gpu in as_object(gpus, place)]
+        devices = [(RawDeviceId("minor", str(minor)), None) for minor in minors]
         found += group_by_share(devices, names[container])
     return found

@@ -1,17 +1,26 @@
-"""HAMi: reads a row for each container, and MIG instances from another annotation."""
+"""HAMi: reads a row for each container, and MIG instances from another annotation.
 
+Each device of a container is `UUID,TYPE,MEMORY,CORES` and a colon. The devices of one container are
+a row. Rows have semicolons between or after them. A container without devices has an empty row, the
+placeholder `,,0,0:`, or no row, depending on the release. volcano uses this format, too.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from pipeline.allocations.annotation_values import (
     AllocatedDevices,
     MalformedError,
+    as_object,
+    group_by_share,
     parsed,
+    percent,
     raise_malformed,
     uuid,
     whole,
 )
 from pipeline.model import RawDeviceId
-from sources.pods.allocations.hami_format import Place, held, rows
 from sources.pods.allocations.pod_facts import PodFacts
 
 ANNOTATION: Final = "hami.io/vgpu-devices-allocated"
@@ -20,6 +29,15 @@ OLD: Final = "4pd.io/vgpu-ids-new"
 _OLD_PHASE: Final = "4pd.io/bind-phase"
 _PHASE: Final = "hami.io/bind-phase"
 _MIG: Final = "hami.io/vgpu-mig-allocations"
+
+Place = tuple[int, int]
+"""Number of a row, and of a device in it."""
+
+Instances = Mapping[Place, RawDeviceId | None]
+"""The MIG instance that is held at a place; None for one that does not exist yet."""
+
+Rows = list[tuple[str, str]]
+"""Rows, each with the name of its container; the name is empty for a row of no container."""
 
 
 def read(facts: PodFacts) -> list[AllocatedDevices]:
@@ -38,7 +56,7 @@ def read(facts: PodFacts) -> list[AllocatedDevices]:
     instances = _instances(facts.annotations.get(_MIG))
     if None in instances.values():
         return []
-    return list(held(found, instances.get))
+    return list(held(found, instances))
 
 
 def read_old(facts: PodFacts) -> list[AllocatedDevices]:
@@ -49,11 +67,10 @@ def read_old(facts: PodFacts) -> list[AllocatedDevices]:
     """
     if ANNOTATION in facts.annotations or facts.annotations.get(_OLD_PHASE, "success") != "success":
         return []
-    return list(held(rows(facts.annotations[OLD], facts), lambda _: None))
+    return list(held(rows(facts.annotations[OLD], facts)))
 
 
-def _instances(value: object) -> dict[Place, RawDeviceId | None]:
-    """Return the MIG instance of each place; None for one that does not exist yet."""
+def _instances(value: object) -> Instances:
     if value is None:
         return {}
     try:
@@ -66,12 +83,117 @@ def _instances(value: object) -> dict[Place, RawDeviceId | None]:
 
 
 def _instance(number: int, entry: object) -> tuple[Place, RawDeviceId | None]:
-    if not isinstance(entry, dict):
-        raise_malformed(f"[{number}]: ", "an object", entry)
+    fields = as_object(entry, f"[{number}]: ")
     container, device = (
-        whole(entry.get(key), f"[{number}].{key}: ") for key in ("containerIndex", "deviceIndex")
+        whole(fields.get(key), f"[{number}].{key}: ") for key in ("containerIndex", "deviceIndex")
     )
-    name = entry.get("migUUID")
-    if not name:
-        return (container, device), None
-    return (container, device), uuid(name if isinstance(name, str) else "", f"[{number}].migUUID: ")
+    name, place = fields.get("migUUID"), f"[{number}].migUUID: "
+    found = uuid(name if isinstance(name, str) else "", place) if name else None
+    return (container, device), found
+
+
+def rows(
+    value: str, facts: PodFacts, *, init: bool = False, separators_between: bool = False
+) -> Rows:
+    """Return the rows with their containers, according to the pod's spec.
+
+    The number of rows shows which containers have one: all, those that are not init containers,
+    those that request the scheduler's resource, or, for HAMi, those of `_shifted`. The first of
+    these is used in which no row names a device for a container that requests none.
+
+    Args:
+        value: the text.
+        facts: what is known of the pod.
+        init: the scheduler may write rows of init containers.
+        separators_between: semicolons are between rows, instead of after each.
+
+    Raises:
+        MalformedError: the text has another number of rows, or names a device for a container that
+            requests none.
+    """
+    parts = value.split(";")
+    ended = parts[:-1] if not parts[-1].strip() else parts
+    every, lasting = facts.names(init=init), facts.names()
+    candidates = [every, lasting, [name for name in every if facts.requests_resource(name)]]
+    if not separators_between:
+        candidates.append(_shifted(lasting, facts))
+    contradiction = ""
+    for found in (parts, ended) if separators_between else (ended,):
+        for names in candidates:
+            if len(names) != len(found):
+                continue
+            wrong = _contradicting(found, names, facts)
+            if wrong is None:
+                return list(zip(found, names, strict=True))
+            contradiction = contradiction or (
+                f"row {wrong} names a device for container {names[wrong]}, which requests none"
+            )
+        if contradiction:
+            raise MalformedError(contradiction)
+    expected = " or ".join(str(count) for count in dict.fromkeys(map(len, candidates)))
+    raise MalformedError(f"expected {expected} containers, found {len(ended)}")
+
+
+def _shifted(names: Iterable[str], facts: PodFacts) -> list[str]:
+    """Return the containers of the rows that HAMi up to 2.5 writes if the first ones request none.
+
+    The first containers, which request nothing, have no row. The next one that requests nothing
+    has the row of its own number, and so do the containers after it. Skipped rows belong to no
+    container, and are empty.
+    """
+    rows: list[str] = []
+    for number, name in enumerate(names):
+        if facts.requests_resource(name):
+            rows.append(name)
+        elif rows:
+            rows += [""] * (number - len(rows)) + [name]
+    return rows
+
+
+def _contradicting(parts: Sequence[str], names: Sequence[str], facts: PodFacts) -> int | None:
+    """Return the number of the first row with a device for a container that requests none."""
+    for number, (part, name) in enumerate(zip(parts, names, strict=True)):
+        names_device = any(text.strip() and not _empty(text) for text in part.split(":"))
+        if names_device and not facts.requests_resource(name):
+            return number
+    return None
+
+
+def held(found: Rows, instances: Instances = MappingProxyType({})) -> Iterator[AllocatedDevices]:
+    """Yield what containers hold.
+
+    Args:
+        found: the rows.
+        instances: the MIG instances that are held instead of the devices in the text.
+
+    Raises:
+        MalformedError: a row cannot be read.
+    """
+    for number, (part, name) in enumerate(found):
+        if name:
+            yield from group_by_share(_devices(part, number, instances), name)
+
+
+def _devices(
+    part: str, number: int, instances: Instances
+) -> Iterator[tuple[RawDeviceId, float | None]]:
+    texts = [text for text in part.split(":") if text.strip()]
+    for index, text in enumerate(texts):
+        if _empty(text):
+            continue
+        place = f"container {number}, device {index}: "
+        fields = [field.strip() for field in text.split(",")]
+        if len(fields) < 4:
+            raise MalformedError(f"{place}expected UUID,TYPE,MEMORY,CORES")
+        # Some releases add the slot of a MIG layout to the GPU's UUID.
+        gpu = uuid(fields[0].partition("[")[0], place)
+        whole(fields[2], f"{place}memory: ")
+        # 0 cores means no limit, not no core.
+        share = percent(whole(fields[3], f"{place}cores: "))
+        yield instances.get((number, index)) or gpu, share
+
+
+def _empty(text: str) -> bool:
+    """Whether it is the placeholder of a container without devices: no UUID, and no amounts."""
+    fields = [field.strip() for field in text.split(",")]
+    return len(fields) >= 4 and fields[0] == "" and set(fields) <= {"", "0"}

@@ -4,7 +4,7 @@ from typing import Final
 
 from pipeline.allocations.annotation_values import AllocatedDevices, group_by_share, whole
 from pipeline.model import RawDeviceId
-from sources.pods.allocations.hami_format import held, rows
+from sources.pods.allocations.hami import held, rows
 from sources.pods.allocations.pod_facts import PodFacts
 
 VGPU: Final = "volcano.sh/vgpu-ids-new"
@@ -22,7 +22,7 @@ def read_vgpu(facts: PodFacts) -> list[AllocatedDevices]:
     if facts.annotations.get(_PHASE, "success") != "success":
         return []
     found = rows(facts.annotations[VGPU], facts, separators_between=True)
-    return list(held(found, lambda _: None))
+    return list(held(found))
 
 
 def read_index(facts: PodFacts) -> list[AllocatedDevices]:
