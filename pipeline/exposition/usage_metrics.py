@@ -57,6 +57,12 @@ class Breakdown:
     divisor: Literal[1] = 1
 
 
+def _seconds(
+    metric: str, about: str, value: Callable[[Account], int | None], *, of_time: bool = False
+) -> Quantity[Account]:
+    return Quantity(metric, "counter", about, value, NS, of_time)
+
+
 CONTAINER: Final[tuple[Quantity[ContainerUsage], ...]] = (
     Quantity(
         "podgpu_container_memory_used_bytes",
@@ -64,19 +70,15 @@ CONTAINER: Final[tuple[Quantity[ContainerUsage], ...]] = (
         "Device memory used by the container's processes.",
         lambda used: used.memory_bytes,
     ),
-    Quantity(
+    _seconds(
         "podgpu_container_busy_seconds_total",
-        "counter",
         "Time during which the container's processes kept the device busy.",
         lambda used: used.busy_ns,
-        NS,
     ),
-    Quantity(
+    _seconds(
         "podgpu_container_held_seconds_total",
-        "counter",
         "Time during which the container held the device, multiplied by its share.",
         lambda used: used.held_ns,
-        NS,
     ),
     Quantity(
         "podgpu_container_energy_joules_total",
@@ -103,35 +105,27 @@ DEVICE: Final[tuple[Quantity[DeviceUsage], ...]] = (
         "Device memory in use, neither of a known container nor reserved by the driver.",
         lambda used: used.memory_unattributed_bytes,
     ),
-    Quantity(
+    _seconds(
         "podgpu_device_unattributed_busy_seconds_total",
-        "counter",
         "Time during which the device was busy with work of no known container.",
         lambda used: used.busy_unattributed_ns,
-        NS,
     ),
-    Quantity(
+    _seconds(
         "podgpu_device_unattributed_held_seconds_total",
-        "counter",
         "Time during which no known container held the device, multiplied by the share not held.",
         lambda used: used.unheld_ns,
-        NS,
         of_time=True,
     ),
-    Quantity(
+    _seconds(
         "podgpu_device_free_seconds_total",
-        "counter",
         "Time during which the device was free, multiplied by the free share.",
         lambda used: used.unheld_ns - used.unknown_ns,
-        NS,
         of_time=True,
     ),
-    Quantity(
+    _seconds(
         "podgpu_device_unknown_held_seconds_total",
-        "counter",
         "Time during which it is unknown who held the device, multiplied by the unknown share.",
         lambda used: used.unknown_ns,
-        NS,
         of_time=True,
     ),
     Quantity(
@@ -141,19 +135,15 @@ DEVICE: Final[tuple[Quantity[DeviceUsage], ...]] = (
         lambda used: used.energy_unattributed_mj,
         1000,
     ),
-    Quantity(
+    _seconds(
         "podgpu_device_busy_seconds_total",
-        "counter",
         "Time during which any process kept the device busy.",
         lambda used: used.busy_ns,
-        NS,
     ),
-    Quantity(
+    _seconds(
         "podgpu_device_accounted_seconds_total",
-        "counter",
         "Time covered by the usage account of the device, without gaps.",
         lambda used: used.elapsed_ns,
-        NS,
         of_time=True,
     ),
 )

@@ -3,6 +3,19 @@
 from pipeline.fields.field import Field, Tier
 
 
+def _clock(name: str, dcgm: str, about: str) -> Field:
+    return Field(
+        f"{name}_clock_mhz",
+        "gauge",
+        "MHz",
+        f"Clock of the {about}, in MHz.",
+        "nvmlDeviceGetClockInfo",
+        Tier.FAST,
+        dcgm=f"DCGM_FI_DEV_{dcgm}_CLOCK",
+        dcgm_1x=f"dcgm_{name}_clock",
+    )
+
+
 def _power_limit(name: str, number: int, about: str, dcgm: str, renamed: str) -> Field:
     return Field(
         f"power_limit{name}_watts",
@@ -51,26 +64,8 @@ def _temperature(name: str, about: str, call: str) -> Field:
 
 
 BOARDS: tuple[Field, ...] = (
-    Field(
-        "sm_clock_mhz",
-        "gauge",
-        "MHz",
-        "Clock of the streaming multiprocessors, in MHz.",
-        "nvmlDeviceGetClockInfo",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_SM_CLOCK",
-        dcgm_1x="dcgm_sm_clock",
-    ),
-    Field(
-        "memory_clock_mhz",
-        "gauge",
-        "MHz",
-        "Clock of the device memory, in MHz.",
-        "nvmlDeviceGetClockInfo",
-        Tier.FAST,
-        dcgm="DCGM_FI_DEV_MEM_CLOCK",
-        dcgm_1x="dcgm_memory_clock",
-    ),
+    _clock("sm", "SM", "streaming multiprocessors"),
+    _clock("memory", "MEM", "device memory"),
     Field(
         "performance_state",
         "gauge",

@@ -3,17 +3,26 @@
 from pipeline.fields.field import Field, Tier
 
 
-def _text(name: str, dcgm: str, call: str, about: str, renamed: str = "") -> Field:
+def _text(name: str, call: str, about: str, dcgm: str = "", *renamed: str) -> Field:
+    """Return a field.
+
+    Args:
+        name: podgpu's name.
+        call: the NVML call.
+        about: one sentence.
+        dcgm: the name in DCGM without its prefix; empty if DCGM does not have it.
+        renamed: its name in newer releases of DCGM, without the prefix.
+    """
     return Field(
         name,
         "label",
         "text",
         about,
-        call,
+        f"nvml{call}",
         Tier.ONCE,
         group="labels",
-        dcgm=dcgm,
-        aliases=(renamed,) if renamed else (),
+        dcgm=dcgm and f"DCGM_FI_{dcgm}",
+        aliases=tuple(f"DCGM_FI_{each}" for each in renamed),
     )
 
 
@@ -21,75 +30,50 @@ def _inforom(number: int, name: str, about: str) -> Field:
     unit = name.upper()
     return _text(
         f"inforom_{name}_version",
-        f"DCGM_FI_DEV_{unit}_INFOROM_VER",
-        f"nvmlDeviceGetInforomVersion({number})",
+        f"DeviceGetInforomVersion({number})",
         f"Version of the inforom's {about}.",
-        f"DCGM_FI_DEV_INFOROM_{unit}_VERSION",
+        f"DEV_{unit}_INFOROM_VER",
+        f"DEV_INFOROM_{unit}_VERSION",
     )
 
 
 LABELS: tuple[Field, ...] = (
     _text(
         "driver_version",
-        "DCGM_FI_DRIVER_VERSION",
-        "nvmlSystemGetDriverVersion",
+        "SystemGetDriverVersion",
         "Version of the kernel driver.",
-        "DCGM_FI_SYSTEM_DRIVER_VERSION",
+        "DRIVER_VERSION",
+        "SYSTEM_DRIVER_VERSION",
     ),
     _text(
         "nvml_version",
-        "DCGM_FI_NVML_VERSION",
-        "nvmlSystemGetNVMLVersion",
+        "SystemGetNVMLVersion",
         "Version of the NVML library.",
-        "DCGM_FI_SYSTEM_NVML_VERSION",
+        "NVML_VERSION",
+        "SYSTEM_NVML_VERSION",
     ),
+    _text("name", "DeviceGetName", "Product name of the board.", "DEV_NAME", "DEV_GPU_NAME"),
+    _text("brand", "DeviceGetBrand", "Brand of the board.", "DEV_BRAND", "DEV_GPU_BRAND"),
     _text(
-        "name",
-        "DCGM_FI_DEV_NAME",
-        "nvmlDeviceGetName",
-        "Product name of the board.",
-        "DCGM_FI_DEV_GPU_NAME",
+        "serial", "DeviceGetSerial", "Serial number of the board.", "DEV_SERIAL", "DEV_BOARD_SERIAL"
     ),
+    _text("part_number", "DeviceGetBoardPartNumber", "Part number of the board."),
     _text(
-        "brand",
-        "DCGM_FI_DEV_BRAND",
-        "nvmlDeviceGetBrand",
-        "Brand of the board.",
-        "DCGM_FI_DEV_GPU_BRAND",
-    ),
-    _text(
-        "serial",
-        "DCGM_FI_DEV_SERIAL",
-        "nvmlDeviceGetSerial",
-        "Serial number of the board.",
-        "DCGM_FI_DEV_BOARD_SERIAL",
-    ),
-    _text(
-        "part_number",
-        "",
-        "nvmlDeviceGetBoardPartNumber",
-        "Part number of the board.",
-    ),
-    _text(
-        "vbios_version",
-        "DCGM_FI_DEV_VBIOS_VERSION",
-        "nvmlDeviceGetVbiosVersion",
-        "Version of the video BIOS.",
+        "vbios_version", "DeviceGetVbiosVersion", "Version of the video BIOS.", "DEV_VBIOS_VERSION"
     ),
     _text(
         "inforom_image_version",
-        "DCGM_FI_DEV_INFOROM_IMAGE_VER",
-        "nvmlDeviceGetInforomImageVersion",
+        "DeviceGetInforomImageVersion",
         "Version of the inforom's image.",
-        "DCGM_FI_DEV_INFOROM_IMAGE_VERSION",
+        "DEV_INFOROM_IMAGE_VER",
+        "DEV_INFOROM_IMAGE_VERSION",
     ),
     _inforom(0, "oem", "OEM object"),
     _inforom(1, "ecc", "ECC object"),
     _inforom(2, "power", "power object"),
     _text(
         "gsp_firmware_version",
-        "",
-        "nvmlDeviceGetGspFirmwareVersion",
+        "DeviceGetGspFirmwareVersion",
         "Version of the GPU system processor's firmware.",
     ),
 )

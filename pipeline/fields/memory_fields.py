@@ -5,7 +5,7 @@ from pipeline.fields.field import Field, Tier
 _MIB = 1 << 20
 
 
-def _memory(name: str, about: str, *, dcgm_1x: str = "", otel: str = "", dcgm: str) -> Field:
+def _memory(name: str, about: str, *, dcgm_1x: str = "", otel: str = "") -> Field:
     return Field(
         f"memory_{name}_bytes",
         "gauge",
@@ -13,11 +13,11 @@ def _memory(name: str, about: str, *, dcgm_1x: str = "", otel: str = "", dcgm: s
         f"Device memory{about}.",
         "nvmlDeviceGetMemoryInfo_v2",
         Tier.FAST,
-        dcgm=dcgm,
+        dcgm=f"DCGM_FI_DEV_FB_{name.upper()}",
         dcgm_1x=dcgm_1x,
         dcgm_divisor=_MIB,
         dcgm_unit="MiB",
-        otel=otel,
+        otel=otel and f"hw.gpu.memory.{otel}",
         mig=True,
     )
 
@@ -38,6 +38,21 @@ def _ecc(kind: str, span: str, dcgm: str, about: str) -> Field:
     )
 
 
+def _remapped(kind: str, about: str) -> Field:
+    return Field(
+        f"remapped_rows_{kind}",
+        "counter",
+        "rows",
+        f"Memory rows remapped after errors that {about}.",
+        "nvmlDeviceGetRemappedRows",
+        Tier.SLOW,
+        dcgm=f"DCGM_FI_DEV_{kind.upper()}_REMAPPED_ROWS",
+        aliases=(f"DCGM_FI_DEV_ROW_REMAP_{kind.upper()}_TOTAL",),
+        otel="hw.errors",
+        otel_attrs=(("error.type", f"row_remap_{kind}"),),
+    )
+
+
 def _retired(bits: str, number: int, dcgm: str) -> Field:
     return Field(
         f"retired_pages_{bits}_bit",
@@ -54,58 +69,21 @@ def _retired(bits: str, number: int, dcgm: str) -> Field:
 
 
 MEMORY: tuple[Field, ...] = (
-    _memory(
-        "total",
-        ": used, free and reserved together",
-        dcgm="DCGM_FI_DEV_FB_TOTAL",
-        otel="hw.gpu.memory.limit",
-    ),
-    _memory(
-        "free",
-        " that can still be allocated",
-        dcgm="DCGM_FI_DEV_FB_FREE",
-        dcgm_1x="dcgm_fb_free",
-    ),
+    _memory("total", ": used, free and reserved together", otel="limit"),
+    _memory("free", " that can still be allocated", dcgm_1x="dcgm_fb_free"),
     _memory(
         "used",
         " that is allocated, without what the driver reserves",
-        dcgm="DCGM_FI_DEV_FB_USED",
         dcgm_1x="dcgm_fb_used",
-        otel="hw.gpu.memory.usage",
+        otel="usage",
     ),
-    _memory(
-        "reserved",
-        " that the driver and the firmware reserve",
-        dcgm="DCGM_FI_DEV_FB_RESERVED",
-    ),
+    _memory("reserved", " that the driver and the firmware reserve"),
     _ecc("corrected", "volatile", "SBE_VOL", "corrected since the driver was loaded"),
     _ecc("uncorrected", "volatile", "DBE_VOL", "could not correct since the driver was loaded"),
     _ecc("corrected", "aggregate", "SBE_AGG", "corrected in the lifetime of the board"),
     _ecc("uncorrected", "aggregate", "DBE_AGG", "could not correct in the lifetime of the board"),
-    Field(
-        "remapped_rows_correctable",
-        "counter",
-        "rows",
-        "Memory rows remapped after errors that could be corrected.",
-        "nvmlDeviceGetRemappedRows",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
-        aliases=("DCGM_FI_DEV_ROW_REMAP_CORRECTABLE_TOTAL",),
-        otel="hw.errors",
-        otel_attrs=(("error.type", "row_remap_correctable"),),
-    ),
-    Field(
-        "remapped_rows_uncorrectable",
-        "counter",
-        "rows",
-        "Memory rows remapped after errors that could not be corrected.",
-        "nvmlDeviceGetRemappedRows",
-        Tier.SLOW,
-        dcgm="DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
-        aliases=("DCGM_FI_DEV_ROW_REMAP_UNCORRECTABLE_TOTAL",),
-        otel="hw.errors",
-        otel_attrs=(("error.type", "row_remap_uncorrectable"),),
-    ),
+    _remapped("correctable", "could be corrected"),
+    _remapped("uncorrectable", "could not be corrected"),
     Field(
         "row_remap_pending",
         "gauge",

@@ -12,7 +12,7 @@ def _ratio(
     renamed: str,
     about: str,
     *,
-    dcgm_1x: str = "",
+    old: bool = False,
     group: Group = "profiling",
 ) -> Field:
     return Field(
@@ -25,7 +25,7 @@ def _ratio(
         group=group,
         dcgm=f"DCGM_FI_PROF_{dcgm}",
         aliases=(f"DCGM_FI_PROF_{renamed}_RATIO",),
-        dcgm_1x=dcgm_1x,
+        dcgm_1x=f"dcgm_fi_prof_{dcgm.lower()}" if old else "",
         mig=True,
         since="hopper",
     )
@@ -38,7 +38,7 @@ def _active(
     renamed: str,
     about: str,
     *,
-    dcgm_1x: str = "",
+    old: bool = False,
     group: Group = "profiling",
 ) -> Field:
     return _ratio(
@@ -47,7 +47,7 @@ def _active(
         f"{dcgm}_ACTIVE",
         f"{renamed}_UTIL",
         f"Fraction of time in which {about}",
-        dcgm_1x=dcgm_1x,
+        old=old,
         group=group,
     )
 
@@ -83,24 +83,17 @@ PROFILING: tuple[Field, ...] = (
         "GR_ENGINE",
         "GR_ENGINE",
         "a graphics or compute context was busy",
-        dcgm_1x="dcgm_fi_prof_gr_engine_active",
+        old=True,
         group="standard",
     ),
-    _active(
-        "sm",
-        2,
-        "SM",
-        "SM",
-        "a multiprocessor had a warp, as a mean over all",
-        dcgm_1x="dcgm_fi_prof_sm_active",
-    ),
+    _active("sm", 2, "SM", "SM", "a multiprocessor had a warp, as a mean over all", old=True),
     _ratio(
         "sm_occupancy_ratio",
         3,
         "SM_OCCUPANCY",
         "SM_OCCUPANCY",
         "Resident warps as a fraction of the maximum of the multiprocessors",
-        dcgm_1x="dcgm_fi_prof_sm_occupancy",
+        old=True,
     ),
     _active(
         "tensor",
@@ -108,7 +101,7 @@ PROFILING: tuple[Field, ...] = (
         "PIPE_TENSOR",
         "TENSOR",
         "the tensor cores were busy",
-        dcgm_1x="dcgm_fi_prof_pipe_tensor_active",
+        old=True,
         group="standard",
     ),
     _active(
@@ -117,7 +110,7 @@ PROFILING: tuple[Field, ...] = (
         "DRAM",
         "DRAM",
         "device memory was sending or receiving",
-        dcgm_1x="dcgm_fi_prof_dram_active",
+        old=True,
         group="standard",
     ),
     _active("fp64", 11, "PIPE_FP64", "FP64", "the FP64 pipes were busy"),
