@@ -14,26 +14,26 @@ from pipeline.model import (
     ResourcesAdvertised,
     SourceLost,
 )
-from sources.podresources.errors import KubeletError
+from sources.podresources.kubelet_connection import KubeletError
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Socket:
     """State of one socket.
 
     Attributes:
         claims: claims of the last response.
-        answered_ns: time of that response; None before the first.
+        expires_ns: until when that response is valid; None before the first.
         allocatable: the resources that it advertised last.
-        allocatable_ns: time of that response; None before the first.
+        allocatable_until_ns: until when these are valid; None before the first.
         fault: error of the last request; None if it succeeded, and before the first.
         is_complete: whether its claims include every pod that has devices.
     """
 
     claims: tuple[Claim, ...] = ()
-    answered_ns: int | None = None
+    expires_ns: int | None = None
     allocatable: tuple[AdvertisedResource, ...] = ()
-    allocatable_ns: int | None = None
+    allocatable_until_ns: int | None = None
     fault: KubeletError | None = None
     is_complete: bool = False
 
@@ -51,7 +51,7 @@ class KubeletReport:
         self._ctx = ctx
         self._max_age = max_age
         self._sockets = {path: _Socket() for path in sockets}
-        self._emitted_sockets: list[Path] = []
+        self._emitted_sockets: list[_Socket] = []
         self._claims: tuple[Claim, ...] = ()
         self._lost = ""
         self._lost_by: list[tuple[str, str]] = []
@@ -72,18 +72,18 @@ class KubeletReport:
         if socket.fault:
             self._ctx.log.info("%s: responds again", path)
         socket.fault, self._lost, self._lost_by = None, "", []
-        socket.claims, socket.answered_ns = claims, self._ctx.clock.now().mono_ns
+        socket.claims, socket.expires_ns = claims, self._now() + self._max_age.ns
         socket.is_complete = is_complete
         await self._emit_claims()
 
     async def on_allocatable(self, path: Path, resources: tuple[AdvertisedResource, ...]) -> None:
         """Emit the resources that a socket advertises."""
-        now = self._ctx.clock.now().mono_ns
-        self._sockets[path].allocatable, self._sockets[path].allocatable_ns = resources, now
+        socket, now = self._sockets[path], self._now()
+        socket.allocatable, socket.allocatable_until_ns = resources, now + self._max_age.ns
         good = [
-            socket.allocatable
-            for socket in self._sockets.values()
-            if socket.allocatable_ns is not None and now < socket.allocatable_ns + self._max_age.ns
+            each.allocatable
+            for each in self._sockets.values()
+            if each.allocatable_until_ns is not None and now < each.allocatable_until_ns
         ]
         await self._ctx.emit(ResourcesAdvertised(_united(good), self._max_age.ns))
 
@@ -97,7 +97,7 @@ class KubeletReport:
             socket.fault = error
             effect = (
                 "it has not responded yet"
-                if socket.answered_ns is None
+                if socket.expires_ns is None
                 else f"its last response stays in use for {self._max_age}"
             )
             self._ctx.log.warning("%s; %s", error, effect)
@@ -116,38 +116,32 @@ class KubeletReport:
                 await self._ctx.emit(SourceLost(self._lost))
 
     def expires_ns(self, path: Path) -> int | None:
-        """Return when the claims of a socket expire, unless they are confirmed."""
-        answered_ns = self._sockets[path].answered_ns
-        return (
-            answered_ns + self._max_age.ns
-            if answered_ns is not None and path in self._valid_sockets()
-            else None
-        )
+        """Return when the claims of a socket expire; None if they are not in use."""
+        socket = self._sockets[path]
+        return socket.expires_ns if socket in self._valid_sockets() else None
 
-    def _valid_sockets(self) -> list[Path]:
-        now = self._ctx.clock.now().mono_ns
-        return [
-            path
-            for path, socket in self._sockets.items()
-            if socket.answered_ns is not None and now < socket.answered_ns + self._max_age.ns
-        ]
+    def _now(self) -> int:
+        return self._ctx.clock.now().mono_ns
+
+    def _valid_sockets(self) -> list[_Socket]:
+        now, sockets = self._now(), self._sockets.values()
+        return [one for one in sockets if one.expires_ns is not None and now < one.expires_ns]
 
     async def _emit_claims(self) -> None:
-        self._emitted_sockets = self._valid_sockets()
-        sockets = [self._sockets[path] for path in self._emitted_sockets]
+        self._emitted_sockets = sockets = self._valid_sockets()
         own = next(iter(self._sockets.values()))
-        by_socket = [
-            each.claims
-            if each is own
-            else tuple(replace(claim, relayed=True) for claim in each.claims)
-            for each in sockets
-        ]
-        claims = _merged(by_socket)
+        claims = _merged(
+            [
+                one.claims
+                if one is own
+                else tuple(replace(claim, relayed=True) for claim in one.claims)
+                for one in sockets
+            ]
+        )
         if claims != self._claims:
             self._claims = claims
         # Valid as long as the newest response: when an older one expires, `expire` emits again.
-        youngest = max(socket.answered_ns or 0 for socket in sockets)
-        left = youngest + self._max_age.ns - self._ctx.clock.now().mono_ns
+        left = max(one.expires_ns or 0 for one in sockets) - self._now()
         complete = all(each.is_complete and not each.fault for each in self._sockets.values())
         await self._ctx.emit(ClaimsReplaced(self._claims, max(left, 1), complete))
 

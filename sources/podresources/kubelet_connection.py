@@ -1,9 +1,10 @@
-"""A connection to a pod-resources socket."""
+"""A pod-resources socket, and a connection to it."""
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
 
 from config.value_types import ByteSize, Duration
@@ -15,7 +16,58 @@ from pipeline.net.grpc_client import (
     insecure_channel,
     keep_library,
 )
-from sources.podresources.errors import KubeletError, Result
+
+Result: TypeAlias = Literal[
+    "ok", "unimplemented", "unreachable", "rejected", "timeout", "too_large", "failed"
+]
+"""Result of a request.
+
+* `unimplemented`: the kubelet does not offer the method, or has it disabled
+* `rejected`: the kubelet accepts no more requests at present
+"""
+
+
+class KubeletError(Exception):
+    """A request failed. The text names the socket, the reason and the fix.
+
+    Args:
+        result: the result.
+        text: for people and logs.
+        reason: the part of the text that is constant for the same error; by default the text.
+
+    Attributes:
+        dedup_key: equal for two errors if the second one need not be reported after the first.
+    """
+
+    def __init__(self, result: Result, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.result = result
+        self.dedup_key: tuple[str, str] = (result, reason or text)
+
+
+_ABSENT = (
+    "no such socket; mount the kubelet's pod-resources folder from the host, "
+    "and set `sockets` if the kubelet has another root"
+)
+
+SocketId: TypeAlias = tuple[int, int, int] | str
+"""Inode, device and time of the last change (ns, wall clock) of a socket; or why there is none."""
+
+
+def find_socket(path: Path) -> SocketId:
+    """Return the identity of the socket at a path, or why there is none. Blocking."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return f"{path}: {_ABSENT}"
+    except PermissionError:
+        return f"{path}: permission denied to uid {os.geteuid()}"
+    except OSError as error:
+        return f"{path}: {os.strerror(error.errno or 0).lower()}"
+    if not stat.S_ISSOCK(found.st_mode):
+        return f"{path}: is not a socket"
+    return found.st_ino, found.st_dev, found.st_ctime_ns
+
 
 MAX_RESPONSE_BYTES = ByteSize.parse("16MiB")
 """Maximum size of a response. Plugins that offer GPU memory by the MiB need some MiB."""
@@ -46,7 +98,7 @@ _TEXTS: dict[Result, str] = {
 
 
 class Kubelet:
-    """A connection. It remembers which methods the kubelet does not offer.
+    """A connection. It remembers whether the kubelet offers its allocatable devices.
 
     Args:
         path: the socket.
@@ -73,7 +125,7 @@ class Kubelet:
         self._timeout = timeout
         self._count = count
         self._version = "v1"
-        self._unsupported: set[str] = set()
+        self._offers_allocatable = True
         # Without this limit, a silent connection stays open after its channel is closed.
         backoff = ("grpc.min_reconnect_backoff_ms", max(round(timeout * 1000), 1))
         self._channel = insecure_channel(f"unix:{quote(str(path))}", [*_OPTIONS, backoff])
@@ -81,11 +133,6 @@ class Kubelet:
     async def close(self) -> None:
         """Close the connection; cancel requests in progress."""
         await self._channel.close()
-
-    @property
-    def supports_get(self) -> bool:
-        """Whether `get` may work; False once the kubelet did not offer it."""
-        return "Get" not in self._unsupported
 
     async def list(self) -> tuple[str, bytes]:
         """Return the devices of all pods: the method, and its encoded response.
@@ -98,10 +145,9 @@ class Kubelet:
         except KubeletError as error:
             if error.result != "unimplemented" or self._version != "v1":
                 raise
-        # Kubernetes before 1.20 has only this version, and none of the other methods.
+        # Kubernetes before 1.20 has only this version, and no other method.
         response = await self._call("v1alpha1", "List")
-        self._version = "v1alpha1"
-        self._unsupported.update(("GetAllocatableResources", "Get"))
+        self._version, self._offers_allocatable = "v1alpha1", False
         return "v1alpha1 List", response
 
     async def allocatable(self) -> bytes | None:
@@ -110,35 +156,20 @@ class Kubelet:
         Raises:
             KubeletError: the request failed.
         """
-        return await self._optional("GetAllocatableResources", b"")
-
-    async def get(self, request: bytes) -> bytes | None:
-        """Return the devices of one pod, encoded; None without such a pod or method.
-
-        Args:
-            request: an encoded `GetPodResourcesRequest`.
-
-        Raises:
-            KubeletError: the request failed.
-        """
-        return await self._optional("Get", request)
-
-    async def _optional(self, method: str, request: bytes) -> bytes | None:
-        if method in self._unsupported:
+        if not self._offers_allocatable:
             return None
         try:
-            return await self._call("v1", method, request)
+            return await self._call("v1", "GetAllocatableResources")
         except KubeletError as error:
-            if error.result == "unimplemented":
-                self._unsupported.add(method)
-            elif error.result != "absent":
+            if error.result != "unimplemented":
                 raise
-            return None
+        self._offers_allocatable = False
+        return None
 
-    async def _call(self, version: str, method: str, request: bytes = b"") -> bytes:
+    async def _call(self, version: str, method: str) -> bytes:
         call = self._channel.unary_unary(f"/{version}.{_SERVICE}/{method}")
         try:
-            response: bytes = await call(request, timeout=float(self._timeout))
+            response: bytes = await call(b"", timeout=float(self._timeout))
         except AioRpcError as error:
             result = _result(error)
             self._count(f"{version}/{method}", result)
@@ -170,6 +201,4 @@ def _result(error: Any) -> Result:
     # The kubelet returns UNKNOWN for all of its errors.
     if code is StatusCode.UNKNOWN and "disabled" in details:
         return "unimplemented"
-    if code is StatusCode.UNKNOWN and "not found" in details:
-        return "absent"
     return "failed"

@@ -1,11 +1,11 @@
 """Decides when to send requests to a kubelet."""
 
 import random
-from bisect import bisect_right
+from collections.abc import Collection
 
 from pipeline.base.backoff import Backoff
 from pipeline.model import NS
-from sources.podresources.errors import Result
+from sources.podresources.kubelet_connection import Result
 
 # The kubelet accepts a hundred requests a second in total, from all clients.
 _GAP_NS = NS // 10
@@ -20,6 +20,9 @@ _TRANSIENT: tuple[Result, ...] = ("unreachable", "rejected")
 class RequestSchedule:
     """Times of a socket's List requests: one each interval and one after each hint, with gaps.
 
+    The kubelet lists a pod before its resource claims are prepared, and sends no event when they
+    are. Therefore a list with such pods is repeated, with a delay that doubles up to the interval.
+
     All times are nanoseconds of the monotonic clock.
     """
 
@@ -30,6 +33,9 @@ class RequestSchedule:
         self._last_ns = -_GAP_NS
         self._due_ns = 0
         self._retry_ns: int | None = None
+        self._unprepared: Collection[tuple[str, str]] = ()
+        self._repeat_ns: int | None = None
+        self._repeat_delay_ns = 0
         self._failures = 0
         self._backoffs: dict[Result, Backoff] = {}
 
@@ -39,7 +45,10 @@ class RequestSchedule:
         earliest = self._last_ns + _GAP_NS
         if self._retry_ns is not None:
             return max(self._retry_ns, earliest)
-        return earliest if self._wanted else max(self._due_ns, earliest)
+        if self._wanted:
+            return earliest
+        repeat_ns = self._due_ns if self._repeat_ns is None else self._repeat_ns
+        return max(min(self._due_ns, repeat_ns), earliest)
 
     def request_soon(self) -> None:
         """Send a request as soon as possible, because something may have changed."""
@@ -62,11 +71,16 @@ class RequestSchedule:
         self._wanted = False
         return now >= self._due_ns
 
-    def record_response(self) -> None:
-        """Note a successful response."""
+    def record_response(self, unprepared: Collection[tuple[str, str]] = ()) -> None:
+        """Note a successful response, and the pods in it with unprepared resource claims."""
         self._forget_failures()
         if self._last_ns >= self._due_ns:
             self._due_ns = self._last_ns + self._interval_ns
+        if not set(unprepared) <= set(self._unprepared):
+            self._repeat_delay_ns = round(_FIRST_RETRY * NS)
+        self._repeat_ns = self._last_ns + self._repeat_delay_ns if unprepared else None
+        self._repeat_delay_ns = min(2 * self._repeat_delay_ns, self._interval_ns)
+        self._unprepared = unprepared
 
     def retry_soon(self, now: int) -> None:
         """Note a response that may be incomplete: repeat the request soon."""
@@ -88,38 +102,3 @@ class RequestSchedule:
             first, most = _FIRST_REJECTION_DELAY, max(interval, _MAX_REJECTION_DELAY)
         backoff = self._backoffs.setdefault(result, Backoff(first, most, rng=self._rng))
         return backoff.delay(0.0)
-
-
-class PreparationPolls:
-    """Times of polls of pods whose resource claims are not prepared yet.
-
-    The kubelet lists such a pod before it knows its devices, and sends no event when it does.
-    """
-
-    def __init__(self, interval_ns: int) -> None:
-        self._interval_ns = interval_ns
-        self._delay_ns = 0
-        self._last = ("", "")
-        self.pods: tuple[tuple[str, str], ...] = ()
-        self.next_ns: int | None = None
-        """Time of the next poll; None without such pods."""
-
-    def record_list(self, pods: tuple[tuple[str, str], ...], now: int) -> None:
-        """Note the unprepared pods of a List, sorted."""
-        if not set(pods) <= set(self.pods):
-            self._delay_ns = round(_FIRST_RETRY * NS)
-        self.pods = pods
-        self.next_ns = now + self._delay_ns if pods else None
-
-    def next_pods(self, most: int) -> tuple[tuple[str, str], ...]:
-        """Return some of the pods, in turn: those after the previous ones."""
-        at = bisect_right(self.pods, self._last)
-        chosen = (self.pods[at:] + self.pods[:at])[:most]
-        if chosen:
-            self._last = chosen[-1]
-        return chosen
-
-    def record_unprepared(self, now: int) -> None:
-        """Note that the pods are still unprepared, and double the delay of the next poll."""
-        self._delay_ns = min(2 * self._delay_ns, self._interval_ns)
-        self.next_ns = now + self._delay_ns

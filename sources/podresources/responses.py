@@ -1,19 +1,17 @@
 """Decode the kubelet's responses into claims."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.allocations.device_injection import gpu_by_cdi
 from pipeline.model import AdvertisedResource, Claim, Evidence, Origin, PartialRef, RawDeviceId
 from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES, plugin_ids
 from pipeline.net.protobuf_schema import DecodeError, Schema
-from sources.podresources.errors import KubeletError
+from sources.podresources.kubelet_connection import KubeletError
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """Which resources and drivers in a response are used.
 
     Attributes:
@@ -25,8 +23,7 @@ class Selection:
     drivers: Callable[[str], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class ListedClaims:
+class ListedClaims(NamedTuple):
     """The devices of all pods.
 
     Attributes:
@@ -78,11 +75,11 @@ def read_list(data: bytes, origin: str, selection: Selection) -> ListedClaims:
         if devices
     ]
     if sum(len(claim.devices) for claim in claims) > MAX_CLAIMED_DEVICES:
-        raise KubeletError(
-            "failed",
+        text = (
             f"{origin}: the response names more than {MAX_CLAIMED_DEVICES} devices, a shared one "
-            "counted for each of its containers; select fewer `resources`",
+            "counted for each of its containers; select fewer `resources`"
         )
+        raise KubeletError("failed", text)
     claims.sort(key=lambda claim: (claim.subject, claim.resource, claim.resource_claim))
     return ListedClaims(tuple(claims), tuple(sorted(unprepared)))
 
@@ -100,24 +97,6 @@ def read_allocatable(
     return tuple(
         AdvertisedResource(resource, plugin_ids(ids)) for resource, ids in sorted(offered.items())
     )
-
-
-def encode_get_request(namespace: str, pod: str) -> bytes:
-    """Return the request to Get for one pod."""
-    request = _message("GetPodResourcesRequest")(pod_namespace=namespace, pod_name=pod)
-    encoded: bytes = request.SerializeToString()
-    return encoded
-
-
-def is_prepared(data: bytes, origin: str) -> bool:
-    """Return whether a response to Get has the devices of every resource claim of its pod.
-
-    Raises:
-        KubeletError: the response cannot be decoded.
-    """
-    pod = _decode("GetPodResourcesResponse", data, origin).pod_resources
-    claims = [claim for container in pod.containers for claim in container.dynamic_resources]
-    return all(claim.claim_resources for claim in claims)
 
 
 def _gather(devices: Any, ids: dict[str, list[str]], selection: Selection) -> None:

@@ -9,22 +9,21 @@ from pipeline.model import NS, Claim
 from pipeline.model.plugin_ids import reuse_unchanged
 from sources.podresources.claim_report import KubeletReport
 from sources.podresources.completeness import ListCompleteness
-from sources.podresources.errors import KubeletError, Result
-from sources.podresources.kubelet_connection import Kubelet
+from sources.podresources.kubelet_connection import (
+    Kubelet,
+    KubeletError,
+    Result,
+    SocketId,
+    find_socket,
+)
 from sources.podresources.options import Options
-from sources.podresources.request_pace import PreparationPolls, RequestSchedule
+from sources.podresources.request_pace import RequestSchedule
 from sources.podresources.responses import (
     ListedClaims,
     Selection,
-    encode_get_request,
-    is_prepared,
     read_allocatable,
     read_list,
 )
-from sources.podresources.socket_path import SocketId, find_socket
-
-_MAX_POLLED = 4
-"""Number of unprepared pods that are polled at a time."""
 
 # A kubelet that has just started responds for a second or so before it knows its pods.
 _WARM_UP_NS = 10 * NS
@@ -59,13 +58,12 @@ class SocketClient:
         self._report = report
         self._watcher = Watcher(path)
         self._schedule = RequestSchedule(options.interval.ns)
-        self._preparation_polls = PreparationPolls(options.interval.ns)
         self._completeness = ListCompleteness(options.max_age.ns)
         self._socket_id: SocketId | None = None
         self._kubelet: Kubelet | None = None
         self._claims: tuple[Claim, ...] = ()
         self._warm_ns = 0
-        self._warned: dict[str, tuple[str, str]] = {}
+        self._warned: tuple[str, str] | None = None
         self._allocatable_requested = False
 
     def request_soon(self) -> None:
@@ -80,7 +78,12 @@ class SocketClient:
                 while True:
                     started = self._now()
                     await self._step(watcher)
-                    wait = max(self._next_ns() - self._now(), 0) / NS
+                    expires_ns, next_ns = (
+                        self._report.expires_ns(self._path),
+                        self._schedule.next_ns,
+                    )
+                    next_ns = next_ns if expires_ns is None else min(next_ns, expires_ns)
+                    wait = max(next_ns - self._now(), 0) / NS
                     await watcher.wait(watcher.max_wait(wait))
                     if (rest := started + _REST_NS - self._now()) > 0:
                         await self._ctx.clock.sleep(rest / NS)
@@ -97,8 +100,6 @@ class SocketClient:
         now = self._now()
         if now >= self._schedule.next_ns:
             await self._query(now)
-        elif self._preparation_polls.next_ns is not None and now >= self._preparation_polls.next_ns:
-            await self._poll_preparation()
         await self._report.expire()
 
     async def _reset(self, socket_id: SocketId) -> None:
@@ -114,14 +115,6 @@ class SocketClient:
         self._report.socket_changed(self._path)
         self._schedule.reset()
         await self._disconnect()
-
-    def _next_ns(self) -> int:
-        times = (
-            self._schedule.next_ns,
-            self._preparation_polls.next_ns,
-            self._report.expires_ns(self._path),
-        )
-        return min(at for at in times if at is not None)
 
     def _find_socket(self) -> SocketId:
         """Find the socket at the path, and watch the path. Blocking."""
@@ -140,11 +133,8 @@ class SocketClient:
         if now < self._warm_ns and _lost_holders(held.claims, self._claims):
             self._schedule.retry_soon(now)
             return
-        self._schedule.record_response()
+        self._schedule.record_response(held.unprepared)
         self._claims = held.claims
-        self._preparation_polls.record_list(
-            held.unprepared if kubelet.supports_get else (), self._now()
-        )
         complete = self._completeness.record_list(
             self._now(), (claim.subject for claim in held.claims)
         )
@@ -166,47 +156,21 @@ class SocketClient:
         return ListedClaims(reuse_unchanged(self._claims, held.claims), held.unprepared)
 
     async def _query_allocatable(self, kubelet: Kubelet) -> None:
-        method = "GetAllocatableResources"
         self._allocatable_requested = True
         try:
             data = await kubelet.allocatable()
             if data is not None:
-                origin = f"{self._path} {method}"
+                origin = f"{self._path} GetAllocatableResources"
                 offered = await asyncio.to_thread(read_allocatable, data, origin, self._selection)
                 await self._report.on_allocatable(self._path, offered)
-            self._warned.pop(method, None)
+            self._warned = None
         except KubeletError as error:
-            self._warn(method, error)
-
-    async def _poll_preparation(self) -> None:
-        """Poll unprepared pods; if one is prepared, a List returns all claims at one time."""
-        try:
-            kubelet = self._connect()
-            for namespace, pod in self._preparation_polls.next_pods(_MAX_POLLED):
-                data = await kubelet.get(encode_get_request(namespace, pod))
-                if data is not None and is_prepared(data, f"{self._path} Get"):
-                    self._schedule.request_soon()
-            self._warned.pop("Get", None)
-        except KubeletError as error:
-            if error.result in ("unreachable", "rejected"):
-                await self._on_failure(error)
-                return
-            if error.result == "timeout":
-                await self._disconnect()
-            self._warn("Get", error)
-        self._preparation_polls.record_unprepared(self._now())
-
-    def _warn(self, method: str, error: KubeletError) -> None:
-        """Log an error of another method than List, once.
-
-        The source is not lost: List succeeded, and earlier responses of the method stay in use.
-        """
-        if self._warned.get(method) != error.dedup_key:
-            self._ctx.log.warning("%s", error)
-        self._warned[method] = error.dedup_key
+            # The source is not lost: List succeeded, and the earlier response stays in use.
+            if self._warned != error.dedup_key:
+                self._ctx.log.warning("%s", error)
+            self._warned = error.dedup_key
 
     async def _on_failure(self, error: KubeletError) -> None:
-        self._preparation_polls.record_list((), self._now())
         if error.result in ("unreachable", "timeout"):
             await self._disconnect()
         if self._schedule.record_failure(self._now(), error.result):

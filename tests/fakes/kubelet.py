@@ -20,7 +20,7 @@ import grpc.aio
 
 from pipeline.net.protobuf_schema import Schema
 
-V1 = frozenset({"v1/List", "v1/GetAllocatableResources", "v1/Get"})
+V1 = frozenset({"v1/List", "v1/GetAllocatableResources"})
 V1ALPHA1 = frozenset({"v1alpha1/List"})
 
 _SCHEMA = Schema.load_from_package("sources.podresources", "podresources.binpb")
@@ -150,8 +150,6 @@ class FakeKubelet:
             await context.abort(grpc.StatusCode.UNKNOWN, f"Pod Resources API {method} disabled")
         if method.endswith("/List"):
             return self._listed()
-        if method.endswith("/Get"):
-            return await self._one(request, context)
         answer = message("AllocatableResourcesResponse", devices=devices(self.offered))
         encoded: bytes = answer.SerializeToString()
         return encoded
@@ -168,18 +166,6 @@ class FakeKubelet:
         answer: bytes = message("ListPodResourcesResponse", pod_resources=pods).SerializeToString()
         # Field 100, a string: an unknown field.
         return answer + (b"\xa2\x06" + _varint(self.padding) + bytes(self.padding))
-
-    async def _one(self, request: bytes, context: Any) -> bytes:
-        wanted = _SCHEMA.message("v1.GetPodResourcesRequest").FromString(request)
-        for each in self.pods:
-            if (each.namespace, each.name) == (wanted.pod_namespace, wanted.pod_name):
-                answer: bytes = message(
-                    "GetPodResourcesResponse", pod_resources=each
-                ).SerializeToString()
-                return answer
-        text = f"pod {wanted.pod_name} in namespace {wanted.pod_namespace} not found"
-        await context.abort(grpc.StatusCode.UNKNOWN, text)
-        raise AssertionError
 
 
 @cache

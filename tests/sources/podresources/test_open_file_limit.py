@@ -11,8 +11,7 @@ PROGRAM = """
 import asyncio, os, resource, sys
 from pathlib import Path
 from config.value_types import Duration
-from sources.podresources.errors import KubeletError
-from sources.podresources.kubelet_connection import Kubelet
+from sources.podresources.kubelet_connection import Kubelet, KubeletError
 
 async def request():
     kubelet = Kubelet(Path(sys.argv[1]), Duration.parse("1s"), lambda *_: None)

@@ -1,11 +1,12 @@
 """When the kubelet is requested; times are plain numbers."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
-from sources.podresources.errors import Result
-from sources.podresources.request_pace import PreparationPolls, RequestSchedule
+from sources.podresources.kubelet_connection import Result
+from sources.podresources.request_pace import RequestSchedule
 
 MS = 1_000_000
 S = 1000 * MS
@@ -102,46 +103,39 @@ def test_a_new_socket_is_requested_without_the_delay_of_failures(schedule: Reque
     assert request(schedule, 11 * S) is True
 
 
-def test_polls_of_unprepared_claims_become_rarer() -> None:
-    polls = PreparationPolls(10 * S)
-    assert polls.next_ns is None
-    polls.record_list((("ml", "a"),), 0)
-    times: list[int] = []
-    for _ in range(8):
-        assert polls.next_ns is not None
-        times.append(polls.next_ns)
-        polls.record_unprepared(polls.next_ns)
-    gaps = [later - earlier for earlier, later in zip([0, *times], times, strict=False)]
-    assert [gap / S for gap in gaps] == [0.25, 0.5, 1, 2, 4, 8, 10, 10]
-    # Another list with the same pod does not shorten the delay; another pod does.
-    polls.record_list((("ml", "a"),), 100 * S)
-    assert polls.next_ns == 110 * S
-    polls.record_list((("ml", "a"), ("ml", "b")), 100 * S)
-    assert polls.next_ns == 100 * S + 250 * MS
-    polls.record_list((), 101 * S)
-    assert polls.next_ns is None
+A = ("ml", "a")
+B = ("ml", "b")
 
 
-def pods(*names: str) -> tuple[tuple[str, str], ...]:
-    return tuple(("ml", name) for name in names)
+def test_lists_with_unprepared_claims_are_repeated_with_growing_delays(
+    schedule: RequestSchedule,
+) -> None:
+    times = [0]
+    for _ in range(9):
+        schedule.record_request(times[-1])
+        schedule.record_response((A,))
+        times.append(schedule.next_ns)
+    gaps = [(later - earlier) / S for earlier, later in pairwise(times)]
+    # The interval ends after 10 s, too.
+    assert gaps == [0.25, 0.5, 1, 2, 4, 2.25, 10, 10, 10]
 
 
-def test_pods_are_polled_in_turn() -> None:
-    polls = PreparationPolls(10 * S)
-    assert polls.next_pods(2) == ()
-    polls.record_list(pods(*"abcde"), 0)
-    assert [polls.next_pods(2) for _ in range(3)] == [pods(*"ab"), pods(*"cd"), pods(*"ea")]
-    # However the pods change, the next poll continues after the last polled pod.
-    polls.record_list(pods(*"bdf"), S)
-    assert [polls.next_pods(2) for _ in range(2)] == [pods(*"bd"), pods(*"fb")]
-    polls.record_list(pods("z"), S)
-    assert [polls.next_pods(2) for _ in range(2)] == [pods("z"), pods("z")]
+def test_only_another_pod_with_unprepared_claims_shortens_the_delay(
+    schedule: RequestSchedule,
+) -> None:
+    now = 0
+    for unprepared, gap in (((A,), 0.25), ((A,), 0.5), ((A, B), 0.25), ((B,), 0.5), ((B,), 1)):
+        schedule.record_request(now)
+        schedule.record_response(unprepared)
+        assert schedule.next_ns == now + gap * S
+        now = schedule.next_ns
+    assert request(schedule, now) is False
+    assert schedule.next_ns == 10 * S
 
 
-@pytest.mark.parametrize("count", range(1, 12))
-def test_each_pod_is_polled_once_per_round(count: int) -> None:
-    polls = PreparationPolls(10 * S)
-    polls.record_list(pods(*[f"{n:02}" for n in range(count)]), 0)
-    rounds = -(-count // 4)
-    for _ in range(5):
-        assert {pod for _ in range(rounds) for pod in polls.next_pods(4)} == set(polls.pods)
+def test_a_repeated_list_does_not_shift_the_interval(schedule: RequestSchedule) -> None:
+    schedule.record_request(0)
+    schedule.record_response((A,))
+    assert schedule.record_request(250 * MS) is False
+    schedule.record_response()
+    assert schedule.next_ns == 10 * S

@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 
 from pipeline.model import AdvertisedResource, Evidence, Origin, PartialRef, RawDeviceId
 from pipeline.model.plugin_ids import glob_matcher
-from sources.podresources.errors import KubeletError
+from sources.podresources.kubelet_connection import KubeletError
 from sources.podresources.options import Options
 from sources.podresources.responses import (
     ListedClaims,
     Selection,
-    encode_get_request,
-    is_prepared,
     read_allocatable,
     read_list,
 )
@@ -196,33 +194,11 @@ def test_advertised_resources_are_read() -> None:
     assert read_allocatable(b"", "here", SELECTION) == ()
 
 
-@pytest.mark.parametrize(
-    ("one", "expected"),
-    [
-        (pod("a", claims=[claim()]), False),
-        (pod("a", claims=[claim("gpu.nvidia.com/n/d"), claim()]), False),
-        (pod("a", claims=[claim("gpu.nvidia.com/n/d")]), True),
-        (pod("a"), True),
-    ],
-)
-def test_a_pod_is_prepared_if_all_its_resource_claims_have_devices(
-    one: Any, expected: bool
-) -> None:
-    data = message("GetPodResourcesResponse", pod_resources=one).SerializeToString()
-    assert is_prepared(data, "here") is expected
-
-
-def test_a_request_for_one_pod_is_encoded() -> None:
-    decoded = type(message("GetPodResourcesRequest")).FromString(encode_get_request("ml", "a"))
-    assert (decoded.pod_namespace, decoded.pod_name) == ("ml", "a")
-
-
 @given(st.binary(max_size=200))
 def test_any_response_is_read_or_refused(data: bytes) -> None:
     for decode in (
         lambda: read_list(data, "here", SELECTION),
         lambda: read_allocatable(data, "here", SELECTION),
-        lambda: is_prepared(data, "here"),
     ):
         with suppress(KubeletError):
             decode()
