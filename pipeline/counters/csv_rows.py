@@ -5,6 +5,7 @@ it can only have one meaning. This module does not know which fields exist.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,61 +34,32 @@ class ListRow:
     help: str
 
 
-@dataclass(frozen=True, slots=True)
-class Complaint:
-    """Why a line is skipped.
-
-    Attributes:
-        line: line number, from 1.
-        text: the problem, and how to fix it if possible.
-    """
-
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.text}"
-
-
-def read(text: str) -> tuple[list[ListRow], list[Complaint]]:
-    """Return the rows of a list, and complaints about lines that are no row, comment or blank."""
-    rows: list[ListRow] = []
-    complaints: list[Complaint] = []
+def read(text: str) -> Iterator[ListRow | str]:
+    """Yield the rows of a list; the problem of each line that is no row, comment or blank."""
     for number, line in enumerate(_BREAK.split(text.removeprefix("\ufeff")), 1):
         # A spreadsheet program may pad all lines with commas, including comments and empty lines.
         content = line.strip().rstrip(", \t")
-        if not content or content.startswith(("#", '"#')):
-            continue
-        found = _row(number, content)
-        if isinstance(found, ListRow):
-            rows.append(found)
-        else:
-            complaints.append(Complaint(number, found))
-    return rows, complaints
+        if content and not content.startswith(("#", '"#')):
+            yield _row(number, content)
 
 
 def _row(number: int, content: str) -> ListRow | str:
     """Return the row, or a text with the problem."""
     name = _CELL.match(content)
-    if name is None:
-        return f"{shown(content)} has a quotation mark out of place"
-    if name.end() == len(content):
-        return f"{shown(content)} has no type; write FIELD, type, help"
-    type_ = _CELL.match(content, name.end())
-    if type_ is None:
-        return f"{shown(content)} has a quotation mark out of place"
-    field_name, kind = _value(name), _value(type_).lower()
-    if not field_name or not kind:
-        return (
-            f"{shown(content)} has no {'type' if field_name else 'name'}; write FIELD, type, help"
-        )
-    about = content[type_.end() :].strip()
+    kind = _CELL.match(content, name.end()) if name is not None else None
+    if name is None or kind is None:
+        return f"line {number}: {shown(content)} has a quotation mark out of place"
+    field_name, type_ = _value(name), _value(kind).lower()
+    if not field_name or not type_:
+        missing = "type" if field_name else "name"
+        return f"line {number}: {shown(content)} has no {missing}; write FIELD, type, help"
+    about = content[kind.end() :].strip()
     quoted = _QUOTED.match(about)
     if quoted is None and about.startswith('"'):
-        return f"{shown(field_name)}: the quoted help text does not end on the line"
+        return f"line {number}: {shown(field_name)}: the quoted help text does not end on the line"
     if quoted is not None and quoted.end() == len(about):
         about = quoted[1].replace('""', '"').strip()
-    return ListRow(number, field_name, kind, about)
+    return ListRow(number, field_name, type_, about)
 
 
 def _value(cell: re.Match[str]) -> str:

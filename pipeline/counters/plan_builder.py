@@ -1,13 +1,13 @@
 """Builds the plan of fields from the rows of a counters list and the configuration."""
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 from config.message_text import shown
 from config.schema import Counters
-from pipeline.counters.csv_rows import Complaint, ListRow, read
+from pipeline.counters.csv_rows import ListRow, read
 from pipeline.counters.unavailable_fields import why
 from pipeline.fields import (
     CATALOGUE,
@@ -36,11 +36,11 @@ class Reading:
 
     Attributes:
         plan: None if no row of the list can be used; then the list is refused.
-        complaints: the skipped rows, in order of their lines.
+        complaints: why rows are skipped, in order of their lines.
     """
 
     plan: FieldPlan | None
-    complaints: tuple[Complaint, ...]
+    complaints: tuple[str, ...]
 
 
 def default_plan(setting: Counters) -> FieldPlan:
@@ -51,15 +51,14 @@ def default_plan(setting: Counters) -> FieldPlan:
 
 def planned(text: str, setting: Counters) -> Reading:
     """Parse a list and make its plan; never raises."""
-    listed, malformed = read(text)
     selection = _RowSelection()
-    for row in listed:
+    for row in read(text):
         selection.take(row)
-    complaints = sorted([*malformed, *selection.complaints], key=lambda each: each.line)
-    if not selection.rows:
-        return Reading(None, tuple(complaints))
-    plan = _plan(selection.rows, selection.labels, setting, _own_fields() if setting.own else set())
-    return Reading(plan, tuple(complaints))
+    plan = None
+    if selection.rows:
+        own = _own_fields() if setting.own else set()
+        plan = _plan(selection.rows, selection.labels, setting, own)
+    return Reading(plan, tuple(selection.complaints))
 
 
 def _own_fields() -> set[str]:
@@ -102,17 +101,19 @@ class _RowSelection:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.labels: list[LabelRow] = []
-        self.complaints: list[Complaint] = []
+        self.complaints: list[str] = []
         self._names: dict[str, int] = {}
         self._fields: dict[str, ListRow] = {}
 
-    def take(self, row: ListRow) -> None:
-        found = _field(row, guess=len(self.complaints) < _MAX_LISTED)
-        fault = found if isinstance(found, str) else self._duplicate(row, found)
-        if fault:
-            self.complaints.append(Complaint(row.line, f"{_shown_name(row.name)} {fault}"))
+    def take(self, row: ListRow | str) -> None:
+        if isinstance(row, str):
+            self.complaints.append(row)
             return
-        field = cast("Field", found)
+        field = _field(row, guess=len(self.complaints) < _MAX_LISTED)
+        fault = field if isinstance(field, str) else self._duplicate(row, field)
+        if fault or isinstance(field, str):
+            self.complaints.append(f"line {row.line}: {_shown_name(row.name)} {fault}")
+            return
         self._names[row.name] = row.line
         self._fields[field.name] = row
         if field.type == "label":
@@ -140,8 +141,9 @@ def _field(row: ListRow, *, guess: bool) -> Field | str:
     texts = all(field.type == "label" for field in found)
     if row.type not in _TYPES:
         other = "label" if texts else found[0].type
-        what = "can't be" if row.type in _UNSUPPORTED_TYPES else "has the unknown type"
-        return f"{what} {_typed(row.type)}; write {other}"
+        if row.type in _UNSUPPORTED_TYPES:
+            return f"can't be a {row.type}; write {other}"
+        return f"has the unknown type {shown(row.type)}; write {other}"
     if texts and row.type != "label":
         return f"is a text and can't be a {row.type}; write label"
     if not texts and row.type == "label":
@@ -150,16 +152,10 @@ def _field(row: ListRow, *, guess: bool) -> Field | str:
     return next((field for field in found if field.type == row.type), found[0])
 
 
-def _typed(kind: str) -> str:
-    return f"a {kind}" if kind in _UNSUPPORTED_TYPES else shown(kind)
-
-
 def _unknown(name: str, *, guess: bool) -> str:
     near = _nearest(name) if guess else ""
-    return f"is no known field; did you mean {near}?" if near else _NO_FIELD
-
-
-_NO_FIELD: Final = "is no known field; podgpu fields lists all fields"
+    advice = f"did you mean {near}?" if near else "podgpu fields lists all fields"
+    return f"is no known field; {advice}"
 
 
 def _nearest(name: str) -> str:
@@ -192,11 +188,7 @@ def warning(place: str, reading: Reading, fallback: str) -> str:
         head = f"{place}: {count} rows are ignored" if count > 1 else f"{place}: a row is ignored"
     else:
         return ""
-    return "\n".join([f"{head}:" if count else head, *_lines(reading.complaints)])
-
-
-def _lines(complaints: tuple[Complaint, ...]) -> Iterator[str]:
-    for complaint in complaints[:_MAX_LISTED]:
-        yield f"  {complaint}"
-    if len(complaints) > _MAX_LISTED:
-        yield f"  {len(complaints) - _MAX_LISTED} more are not listed"
+    lines = [f"  {complaint}" for complaint in reading.complaints[:_MAX_LISTED]]
+    if count > _MAX_LISTED:
+        lines.append(f"  {count - _MAX_LISTED} more are not listed")
+    return "\n".join([f"{head}:" if count else head, *lines])
