@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from pipeline.base.safe_text import without_control_characters
+from pipeline.base.telemetry import FamilyPoints
 
 Kind: TypeAlias = Literal["gauge", "counter", "summary"]
 
@@ -24,26 +25,20 @@ _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 
 class Format(Enum):
-    """An exposition format."""
+    """An exposition format. Its value is the Content-Type of a response."""
 
-    TEXT = "text"
-    OPENMETRICS = "openmetrics"
+    TEXT = "text/plain; version=0.0.4; charset=utf-8"
+    OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
     @property
     def content_type(self) -> str:
         """The Content-Type of a response."""
-        return _CONTENT_TYPES[self]
+        return self.value
 
     @property
     def end(self) -> bytes:
         """The last line of a page."""
         return b"" if self is Format.TEXT else b"# EOF\n"
-
-
-_CONTENT_TYPES = {
-    Format.TEXT: "text/plain; version=0.0.4; charset=utf-8",
-    Format.OPENMETRICS: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-}
 
 
 def labels(pairs: Iterable[tuple[str, str]]) -> bytes:
@@ -87,3 +82,23 @@ def header(form: Format, name: str, kind: Kind, about: str) -> bytes:
             shown = "counter" if name.endswith("_total") else "unknown"
             name = name.removesuffix("_total")
     return f"# HELP {name} {about}\n# TYPE {name} {shown}\n".encode("utf-8", "replace")
+
+
+def tail(form: Format, families: Iterable[FamilyPoints]) -> bytes:
+    """Return podgpu's own metrics and the last line of the page.
+
+    They are rendered at each scrape. Ages of sources must grow between snapshots. Otherwise a dead
+    source would look as fresh as it was when it died.
+    """
+    parts: list[bytes] = []
+    for family, points in families:
+        lines: list[bytes] = []
+        for point in points:
+            if (value := number(point.value)) is not None:
+                name = (family.name + point.suffix).encode()
+                pairs = b"{%b}" % labels(point.labels) if point.labels else b""
+                lines.append(b"%b%b %b\n" % (name, pairs, value))
+        if lines:
+            parts += (header(form, family.name, family.type, family.help), *lines)
+    parts.append(form.end)
+    return b"".join(parts)

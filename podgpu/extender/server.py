@@ -20,8 +20,7 @@ from pipeline.base.errors import TransientError
 from pipeline.base.telemetry import FAMILIES, Family, FamilyPoints, Point, Telemetry
 from pipeline.base.version import VERSION
 from pipeline.component.contracts import HttpHandler, HttpRequest, HttpResponse, KubeApi
-from pipeline.exposition.own_metrics import tail
-from pipeline.exposition.text_format import Format
+from pipeline.exposition.text_format import Format, tail
 from pipeline.host.memory_footprint import settle
 from pipeline.host.process_metrics import ProcessFigures
 from pipeline.http.allowed_hosts import Hosts
@@ -171,7 +170,9 @@ class Extender:
             self._nodes.close()
 
     async def _listen(self, stack: AsyncExitStack) -> None:
-        mounts = await stack.enter_async_context(self._serving.listen(self._settings.listen))
+        mounts = await stack.enter_async_context(
+            self._serving.listeners.listen(self._settings.listen)
+        )
         verbs: tuple[tuple[Verb, HttpHandler, str], ...] = (
             ("filter", self._service.filter, "which nodes a pod fits on"),
             ("prioritize", self._service.prioritize, "how well a pod fits on each"),

@@ -20,18 +20,6 @@ _MAX_ENTRIES = 64
 """Maximum number of entries of a header to read."""
 
 
-class Chosen(NamedTuple):
-    """The selected format.
-
-    Attributes:
-        format: the exposition format.
-        content_type: Content-Type of the response.
-    """
-
-    format: Format
-    content_type: str
-
-
 class _Entry(NamedTuple):
     name: str
     params: dict[str, str]
@@ -41,8 +29,11 @@ class _Entry(NamedTuple):
 _NONE = _Entry("", {}, 0)
 
 
-def choose(accept: str | None) -> Chosen:
-    """Return the format that an Accept header prefers; the text format if it names none."""
+def choose(accept: str | None) -> tuple[Format, str]:
+    """Return the format that an Accept header prefers, and the Content-Type of the response.
+
+    The format is text if the header names none.
+    """
     found: list[tuple[tuple[float, int, int], Format, bool]] = []
     entries = _entries(accept or "")
     for form in _TYPES:
@@ -54,10 +45,10 @@ def choose(accept: str | None) -> Chosen:
             preference = (entry.quality, min(specificity, _EXACT), order)
             found.append((preference, form, "escaping" in entry.params))
     if not found:
-        return Chosen(Format.TEXT, Format.TEXT.content_type)
+        return Format.TEXT, Format.TEXT.content_type
     _, form, escaping = max(found, key=itemgetter(0))
     # Names on the page are ASCII, so every escaping scheme leaves them unchanged.
-    return Chosen(form, form.content_type + ("; escaping=underscores" if escaping else ""))
+    return form, form.content_type + ("; escaping=underscores" if escaping else "")
 
 
 def takes_gzip(accept_encoding: str | None) -> bool:

@@ -1,19 +1,48 @@
 """The sink `prometheus`: serves the newest snapshot over HTTP."""
 
+import zlib
 from contextlib import AsyncExitStack
 from typing import Final, Self
 
 from pipeline.component.contracts import HttpRequest, HttpResponse, SinkContext, SinkInbox
-from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.renderer import Renderer
-from pipeline.exposition.text_format import Format
+from pipeline.exposition.text_format import Format, tail
 from pipeline.model import Instant, Snapshot
 from sinks.prometheus.content_negotiation import choose, takes_gzip
 from sinks.prometheus.options import Options
-from sinks.prometheus.page_cache import Page
 
 _SHARED_SECONDS: Final = 0.1
 """How long a response, with podgpu's own metrics, is reused for other scrapes."""
+
+_LEVEL = 1
+_GZIP_WBITS = 31
+"""`wbits` for the gzip format with the largest window."""
+
+
+class Page:
+    """The part of a page that is the same for all scrapes of one snapshot in one format.
+
+    Compression is most of the cost of a scrape, so it is done once. A copy of the compressor
+    continues with the tail, which is new for each scrape. It does not start a second gzip member,
+    because some clients read only the first one.
+
+    Args:
+        body: the page without its tail.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self._compressor: zlib._Compress | None = None
+        self._compressed = b""
+
+    def gzipped(self, end: bytes) -> tuple[bytes, bytes]:
+        """Return the body and the tail compressed; together they are one gzip member."""
+        if self._compressor is None:
+            compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WBITS)
+            self._compressed = compressor.compress(self.body)
+            self._compressor = compressor
+        compressor = self._compressor.copy()
+        return self._compressed, compressor.compress(end) + compressor.flush()
 
 
 class PrometheusSink:
@@ -70,6 +99,6 @@ class PrometheusSink:
         if form not in self._pages:
             self._pages[form] = Page(self._renderer.body(form))
         page, end = self._pages[form], tail(form, self._ctx.telemetry())
-        response = page.gzipped(end) if gzip else page.plain(end)
+        response = page.gzipped(end) if gzip else (page.body, end)
         self._responses[form, gzip] = now, response
         return response

@@ -9,9 +9,8 @@ from pipeline.base.errors import PermanentError, TransientError
 from pipeline.component.contracts import SinkContext, SinkInbox
 from pipeline.component.snapshot_waiter import Arrivals
 from pipeline.component.warnings import warn
-from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.renderer import Renderer
-from pipeline.exposition.text_format import Format
+from pipeline.exposition.text_format import Format, tail
 from pipeline.files.atomic_replace import AtomicFile, SweptError, refusal
 from pipeline.files.file_thread import FileThread
 from pipeline.model import NS

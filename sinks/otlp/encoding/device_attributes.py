@@ -1,6 +1,6 @@
 """Attributes that identify a device."""
 
-from pipeline.exposition.device_labels import DCGM_ONLY, base, facts
+from pipeline.exposition.holder_labels import DCGM_ONLY, base, facts
 from pipeline.exposition.naming import PageNaming
 from pipeline.model import Attrs, Device
 from sinks.otlp.encoding.attributes import Pairs, merged

@@ -11,9 +11,8 @@ from prometheus_client import Metric
 
 from pipeline.base.telemetry import Point
 from pipeline.exposition.options import PageOptions
-from pipeline.exposition.own_metrics import tail
 from pipeline.exposition.renderer import Renderer
-from pipeline.exposition.text_format import Format
+from pipeline.exposition.text_format import Format, tail
 from pipeline.model import (
     NS,
     AdvertisedResource,

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.exposition import holder_labels as labels_module
-from pipeline.exposition.device_labels import DCGM_ONLY
-from pipeline.exposition.holder_labels import LabelCache
+from pipeline.exposition.holder_labels import DCGM_ONLY, LabelCache
 from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
 from pipeline.fields import CATALOGUE, FieldPlan

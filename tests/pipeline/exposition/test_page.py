@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.base.safe_text import without_control_characters
 from pipeline.base.telemetry import Point
-from pipeline.exposition.own_metrics import tail
-from pipeline.exposition.text_format import Format, header
+from pipeline.exposition.text_format import Format, header, tail
 from pipeline.model import Value
 from tests.pipeline.exposition.pages import (
     context,

@@ -11,8 +11,7 @@ from pipeline.base.telemetry import Telemetry
 from pipeline.component.findings import Finding, Verdict
 from pipeline.component.registry import OWN_FAMILIES
 from pipeline.diagnostics.port_owner import PortOwner
-from pipeline.exposition.own_metrics import tail
-from pipeline.exposition.text_format import Format
+from pipeline.exposition.text_format import Format, tail
 from pipeline.runtime.config_reload import ReloadAttempts
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.problems import problems

@@ -8,8 +8,7 @@ from pipeline.base.telemetry import Meter, Telemetry
 from pipeline.component.findings import Finding, Verdict
 from pipeline.component.registry import OWN_FAMILIES
 from pipeline.diagnostics.port_owner import PortOwner
-from pipeline.exposition.own_metrics import tail
-from pipeline.exposition.text_format import Format
+from pipeline.exposition.text_format import Format, tail
 from podgpu.doctor import listen_ports
 from podgpu.doctor.delivery_queues import check_rates
 from tests.podgpu.doctor.support import config, context, is_bad, of, page, serving

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from pipeline.base.telemetry import Point
 from pipeline.component.contracts import HttpRequest, HttpResponse
 from sinks.prometheus.options import Options
-from sinks.prometheus.page_cache import Page
-from sinks.prometheus.sink import PrometheusSink
+from sinks.prometheus.sink import Page, PrometheusSink
 from tests.pipeline.exposition.pages import context, of, parsed, plain_gpus
 from tests.support.sinks import FakeSinkContext
 
@@ -53,7 +52,6 @@ def test_any_body_and_tail_can_be_decompressed(body: bytes, tails: list[bytes]) 
     page = Page(body)
     for tail in tails:
         assert gzip.decompress(b"".join(page.gzipped(tail))) == body + tail
-        assert b"".join(page.plain(tail)) == body + tail
 
 
 async def test_the_body_is_rendered_once_and_shared_by_responses() -> None:
