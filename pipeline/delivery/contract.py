@@ -1,12 +1,11 @@
-"""Interfaces of delivery: records, outcomes of sending, and queues."""
+"""Interfaces of delivery: records, outcomes of sending, and the state of queues."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias
 
-from pipeline.delivery.options import QueueOptions
-from pipeline.model import Instant, Snapshot
+from pipeline.model import Snapshot
 
 SIGNALS: Final = 4
 """How many signals a sink may have. A queue's folder stores the signal in two bits."""
@@ -191,69 +190,3 @@ class QueueState:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     previous: Totals = field(default_factory=Totals)
-
-
-class Queue(Protocol):
-    """A FIFO of records with one consumer. Not thread-safe; calls may block on a disk."""
-
-    def append(self, records: Sequence[Record]) -> None:
-        """Append records. If there is no room, the oldest records or these are dropped and counted.
-
-        Never raises for a failing disk: `state` reports that.
-        """
-        ...
-
-    def take(self, most_bytes: int) -> tuple[Record, ...]:
-        """Return the oldest records. They are in flight until they are settled or released.
-
-        Returns as many as fit into `most_bytes` and have the same signal, but at least one; none
-        if the queue is empty. Records that were taken before must be settled or released first.
-        """
-        ...
-
-    def settle(
-        self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
-    ) -> None:
-        """Remove the first `count` records that are in flight; the others stay in flight.
-
-        Args:
-            count: how many records.
-            acked: points of them that the receiver accepted.
-            rejected: points of them that the receiver refused permanently, by reason. `acked` and
-                `rejected` together are the points of these records.
-        """
-        ...
-
-    def release(self) -> None:
-        """Put back the records in flight: the next `take` returns them again."""
-        ...
-
-    def maintain(self, now_ns: int) -> None:
-        """Do periodic work: flush to the disk, and retry a disk that failed.
-
-        Args:
-            now_ns: the monotonic clock.
-        """
-        ...
-
-    def state(self) -> QueueState:
-        """Return the state of the queue."""
-        ...
-
-    def close(self) -> None:
-        """Flush and close. Records in flight are put back.
-
-        Records that are only in memory are dropped, with the reason `SHUTDOWN`. `state` can still
-        be called afterwards.
-        """
-        ...
-
-
-OpenQueue: TypeAlias = Callable[[QueueOptions, str, Callable[[], Instant]], Queue]
-"""Opens a queue for records of a kind. Arguments: options, kind, and a function that returns the
-time, which is called in any thread. Blocks on a disk.
-
-Raises `PermanentError` if another process uses the folder, if it holds records of another kind, or
-if it can't hold a queue; `TransientError` while this same process uses it. A disk that can't be
-written raises nothing: data is then kept in memory.
-"""

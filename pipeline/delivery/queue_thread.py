@@ -4,13 +4,15 @@ import asyncio
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from pipeline.base.clock import Clock
 from pipeline.base.errors import TransientError
 from pipeline.delivery.async_wait import wait_first
-from pipeline.delivery.contract import OpenQueue, Queue, QueueState, Record
+from pipeline.delivery.contract import QueueState, Record
 from pipeline.delivery.options import QueueOptions
+from pipeline.delivery.queue.memory_queue import MemoryQueue
+from pipeline.model import Instant
 
 T = TypeVar("T")
 
@@ -20,29 +22,90 @@ _FIRST_WAIT: Final = 1.0
 _NEXT_WAIT: Final = 3.0
 """Seconds of each further wait. A sink that has to stop waits for it to end."""
 
-ReportState = Callable[[QueueState], None]
+OpenQueue: TypeAlias = Callable[[QueueOptions, str, Callable[[], Instant]], MemoryQueue]
+"""Opens a queue for records of a kind. Arguments: options, kind, and a function that returns the
+time, which is called in any thread. Blocks on a disk.
+
+Raises `PermanentError` if another process uses the folder, if it holds records of another kind, or
+if it can't hold a queue; `TransientError` while this same process uses it. A disk that can't be
+written raises nothing: data is then kept in memory.
+"""
 
 
 class ThreadedQueue:
-    """A queue whose calls run in a thread and are awaited in the event loop.
+    """A queue that is opened and used in a thread; its calls are awaited in the event loop.
+
+    Opening may take any time: callers poll `wait_until_open`. If this object is collected before
+    that succeeds, the queue is closed as soon as it is open, and the thread is released.
 
     Calls run one after the other, in the order in which they were requested. A requested call runs
     even if its caller is cancelled, so that settled records stay settled.
 
     Args:
         thread: executor with one thread.
-        queue: the queue; nothing else may use it.
+        open_queue: opens the queue; nothing else may use the queue.
+        options: options of the queue.
+        kind: kind of the records.
+        clock: the clock.
         report: called with the state after each call.
 
     Attributes:
         unconfirmed_points: points of `append` calls that were cancelled before they returned.
     """
 
-    def __init__(self, thread: Executor, queue: Queue, report: ReportState) -> None:
+    def __init__(
+        self,
+        thread: Executor,
+        open_queue: OpenQueue,
+        options: QueueOptions,
+        kind: str,
+        clock: Clock,
+        *,
+        report: Callable[[QueueState], None],
+    ) -> None:
         self._thread = thread
-        self._queue = queue
+        self._path = options.path
+        self._clock = clock
         self._report = report
         self.unconfirmed_points = 0
+        self._wait_seconds = _FIRST_WAIT
+
+        def open_it() -> tuple[MemoryQueue, QueueState]:
+            queue = open_queue(options, kind, clock.now)
+            return queue, queue.state()
+
+        self._opening = thread.submit(open_it)
+        self._finalizer = weakref.finalize(self, _abandon, thread, self._opening)
+        self._finalizer.atexit = False
+
+    async def wait_until_open(self) -> None:
+        """Wait a limited time until the queue is open, or can't be opened.
+
+        Raises:
+            TransientError: opening takes longer.
+        """
+        waited = asyncio.wrap_future(self._opening)
+        waited.add_done_callback(lambda done: done.cancelled() or done.exception())
+        seconds_left, self._wait_seconds = self._wait_seconds, _NEXT_WAIT
+        if not await wait_first(self._clock, seconds_left, waited):
+            raise TransientError(
+                f"the folder {self._path} of the queue does not respond: check its disk; new data "
+                "waits in the sink's inbox while there is room",
+                retry_after=_FIRST_WAIT,
+            )
+
+    def begin(self) -> QueueState:
+        """Use the queue, once it is open; return its first state.
+
+        Raises:
+            PermanentError: not possible with this configuration.
+            TransientError: not possible now.
+        """
+        self._finalizer.detach()
+        if self._opening.exception():
+            self._thread.shutdown(wait=False)
+        self._queue, state = self._opening.result()
+        return state
 
     async def append(self, records: Sequence[Record]) -> None:
         """Append records."""
@@ -69,11 +132,10 @@ class ThreadedQueue:
         """Do periodic work."""
         await self._call(lambda: self._queue.maintain(now_ns))
 
-    async def close(self, clock: Clock, seconds: float, *, before: float) -> bool:
+    async def close(self, seconds: float, *, before: float) -> bool:
         """Close the queue after all requested calls, and release the thread.
 
         Args:
-            clock: measures the time.
             seconds: how long closing may take.
             before: how long the requested calls may take.
 
@@ -84,7 +146,9 @@ class ThreadedQueue:
         closing = self._thread.submit(self._close)
         done = asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
         self._thread.shutdown(wait=False)
-        if await wait_first(clock, before, requested) and await wait_first(clock, seconds, done):
+        if await wait_first(self._clock, before, requested) and await wait_first(
+            self._clock, seconds, done
+        ):
             self._report(closing.result())
             self.unconfirmed_points = 0
             return True
@@ -106,74 +170,7 @@ class ThreadedQueue:
         return result
 
 
-class QueueOpening:
-    """Opens a queue in a thread, however long that takes.
-
-    Callers poll `wait`. If this object is collected before the queue is used, the queue is closed
-    as soon as it is open, and the thread is released.
-
-    Args:
-        thread: executor with one thread.
-        open_queue: opens the queue.
-        options: options of the queue.
-        kind: kind of the records.
-        clock: the clock.
-    """
-
-    def __init__(
-        self,
-        thread: Executor,
-        open_queue: OpenQueue,
-        options: QueueOptions,
-        kind: str,
-        clock: Clock,
-    ) -> None:
-        def call() -> tuple[Queue, QueueState]:
-            queue = open_queue(options, kind, clock.now)
-            return queue, queue.state()
-
-        self._thread = thread
-        self._path = options.path
-        self._clock = clock
-        self._wait_seconds = _FIRST_WAIT
-        self._opening = thread.submit(call)
-        self._finalizer = weakref.finalize(self, _abandon, thread, self._opening)
-        self._finalizer.atexit = False
-
-    async def wait(self) -> None:
-        """Wait a limited time until the queue is open, or can't be opened.
-
-        Raises:
-            TransientError: opening takes longer.
-        """
-        waited = asyncio.wrap_future(self._opening)
-        waited.add_done_callback(lambda done: done.cancelled() or done.exception())
-        seconds_left, self._wait_seconds = self._wait_seconds, _NEXT_WAIT
-        if not await wait_first(self._clock, seconds_left, waited):
-            raise TransientError(
-                f"the folder {self._path} of the queue does not respond: check its disk; new data "
-                "waits in the sink's inbox while there is room",
-                retry_after=_FIRST_WAIT,
-            )
-
-    def result(self, report: ReportState) -> tuple[ThreadedQueue, QueueState]:
-        """Return the queue and its first state, once it is open.
-
-        Args:
-            report: called with each further state.
-
-        Raises:
-            PermanentError: not possible with this configuration.
-            TransientError: not possible now.
-        """
-        self._finalizer.detach()
-        if self._opening.exception():
-            self._thread.shutdown(wait=False)
-        queue, state = self._opening.result()
-        return ThreadedQueue(self._thread, queue, report), state
-
-
-def _abandon(thread: Executor, opening: "Future[tuple[Queue, QueueState]]") -> None:
+def _abandon(thread: Executor, opening: "Future[tuple[MemoryQueue, QueueState]]") -> None:
     """Close a queue that opens after its opening was abandoned."""
 
     def close_late() -> None:

@@ -8,12 +8,12 @@ from typing import Final, Self
 from pipeline.component.contracts import SinkContext, SinkInbox
 from pipeline.component.warnings import warn
 from pipeline.delivery.async_wait import cancel_and_wait, wait_first
-from pipeline.delivery.contract import OpenQueue, PushSink
+from pipeline.delivery.contract import PushSink
 from pipeline.delivery.metrics import DeliveryMetrics
 from pipeline.delivery.options import QueueOptions, RetryOptions
 from pipeline.delivery.production_rate import ProductionRate
 from pipeline.delivery.queue.factory import open_queue as open_default_queue
-from pipeline.delivery.queue_thread import QueueOpening, ThreadedQueue
+from pipeline.delivery.queue_thread import OpenQueue, ThreadedQueue
 from pipeline.delivery.sender import Sender, StopSignal
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.model import Instant
@@ -70,7 +70,7 @@ class QueuedSink:
             push, ctx, self._reporter, options=queue, retry=retry, most_bytes=int(most_bytes)
         )
         self._production = ProductionRate(queue.max_rate, ctx)
-        self._opening: QueueOpening | None = None
+        self._opening: ThreadedQueue | None = None
         self._queue: ThreadedQueue | None = None
         self._ended: Instant | None = None
 
@@ -92,18 +92,18 @@ class QueuedSink:
         return self
 
     async def _opened(self) -> ThreadedQueue:
-        opening = self._opening or QueueOpening(
+        queue = self._opening or ThreadedQueue(
             self._executor(f"podgpu-queue-{self._ctx.name}"),
             self._open_queue,
             self._options,
             self._kind,
             self._ctx.clock,
+            report=self._reporter.update,
         )
-        self._opening = opening
-        await opening.wait()
+        self._opening = queue
+        await queue.wait_until_open()
         self._opening = None
-        queue, state = opening.result(self._reporter.update)
-        self._reporter.on_opened(state, self._options.path)
+        self._reporter.on_opened(queue.begin(), self._options.path)
         return queue
 
     async def __aexit__(self, *_: object) -> None:
@@ -120,12 +120,9 @@ class QueuedSink:
         queue, self._queue = self._queue, None
         if queue is None:
             return
-        clock, elapsed = self._ctx.clock, 0.0
-        if self._ended is not None:
-            elapsed = self._ended.seconds_until(clock.now())
-        if await queue.close(
-            clock, _CLOSE_SECONDS, before=max(_CLOSE_SECONDS - elapsed, _MIN_FLUSH_SECONDS)
-        ):
+        now = self._ctx.clock.now()
+        seconds_left = _CLOSE_SECONDS - (self._ended or now).seconds_until(now)
+        if await queue.close(_CLOSE_SECONDS, before=max(seconds_left, _MIN_FLUSH_SECONDS)):
             self._reporter.on_closed()
         else:
             self._reporter.count_lost(queue.unconfirmed_points)

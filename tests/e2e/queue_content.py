@@ -11,6 +11,7 @@ from pipeline.delivery.contract import Totals
 from pipeline.delivery.options import QueueOptions
 from pipeline.delivery.queue.factory import open_queue
 from pipeline.model import Instant
+from tests.pipeline.delivery.queue.folder_reader import read_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ def kept(folder: Path) -> QueueContent:
     with tempfile.TemporaryDirectory() as made:
         copy = Path(made) / "queue"
         shutil.copytree(folder, copy)
+        read = read_folder(copy)
         options = QueueOptions(path=copy, max_size=ByteSize.parse("1GiB"))
         queue = open_queue(options, "otlp", lambda: Instant(time.monotonic_ns(), time.time_ns()))
         try:
@@ -43,5 +45,6 @@ def kept(folder: Path) -> QueueContent:
         finally:
             queue.close()
     found = QueueContent(state.totals, points)
+    assert found.totals == read.totals, (found, read)
     assert found.totals.queued == found.points, found
     return found

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Final
 
 from pipeline.base.errors import PermanentError, TransientError
-from pipeline.delivery.contract import Queue
 from pipeline.delivery.options import QueueOptions
 from pipeline.delivery.queue.disk.folder import KindError, LockedError
 from pipeline.delivery.queue.disk.shared_state import DiskShared
@@ -17,7 +16,7 @@ _RETRY_SECONDS: Final = 1.0
 """Seconds after which a folder that is being closed may be free."""
 
 
-def open_queue(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> Queue:
+def open_queue(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> MemoryQueue:
     """Open the configured queue.
 
     A folder that can't be written for now, as on a full disk, is not an error: data is kept in

@@ -1,7 +1,8 @@
 """A queue on disk that falls back to memory while the disk can't be written."""
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from pipeline.delivery.contract import SHUTDOWN, QueueState, Record
@@ -11,7 +12,7 @@ from pipeline.delivery.queue.disk.segment_reader import FoundRecord
 from pipeline.delivery.queue.disk.shared_state import DiskShared, InFlightRecord
 from pipeline.delivery.queue.disk.store import Store
 from pipeline.delivery.queue.error_reasons import TOO_LARGE, is_permanent, reason_of
-from pipeline.delivery.queue.memory_queue import MemoryBuffer, check_count, check_nothing_taken
+from pipeline.delivery.queue.memory_queue import MemoryQueue
 from pipeline.model import NS
 
 MEMORY_BYTES: Final = 8 << 20
@@ -20,7 +21,7 @@ MEMORY_BYTES: Final = 8 << 20
 _RETRY_NS: Final = NS
 
 
-class FallbackQueue:
+class FallbackQueue(MemoryQueue):
     """Keeps records in a folder, and in memory while the folder can't be written.
 
     The order is kept: first the records on disk, then those in memory. Records in memory move to
@@ -38,12 +39,11 @@ class FallbackQueue:
     """
 
     def __init__(self, shared: DiskShared, memory: int = MEMORY_BYTES) -> None:
+        super().__init__(memory, shared.counters)
         self._shared = shared
-        self._counters, self._fault_log = shared.counters, shared.fault_log
+        self._fault_log = shared.fault_log
         self._in_flight = shared.in_flight
-        self._max_memory = memory
-        self._memory = MemoryBuffer()
-        self._reason = ""
+        self._reason = ""  # the error of a disk that can't be written
         self._tried_ns = 0
         self._flushed_ns: int | None = None
         self._store: Store | None = None
@@ -124,15 +124,18 @@ class FallbackQueue:
             Whether memory is empty. The disk is considered to work only after it accepted a record.
         """
         try:
-            if self._memory.in_flight and not self._open().is_drained:
+            if self._taken and not self._open().is_drained:
                 # The folder was opened late and holds older records. They come before those in
                 # memory, so that the records in flight from memory can't be put between.
                 self._tried_ns = self._shared.now().mono_ns
                 return False
-            moved = bool(self._memory)
-            while self._memory:
-                self._put(self._memory.first, in_flight=self._memory.in_flight > 0)
-                self._memory.pop()
+            moved = bool(self._taken or self._waiting)
+            while self._taken:
+                self._put(self._taken[0], in_flight=True)
+                self._taken.popleft()
+            while self._waiting:
+                self._put(self._waiting[0])
+                self._pop()
             self._open().remove_finished()
         except OSError as error:
             self._on_disk_failure(error)
@@ -211,7 +214,7 @@ class FallbackQueue:
                 except OSError as error:
                     self._on_disk_failure(error)
                     due = False
-            self._counters.drop(self._reason, self._memory.push(record, self._max_memory))
+            self._keep(record, self._reason)
 
     def _drop_too_large(self, record: Record) -> bool:
         room = min(self._shared.max_size - SEGMENT_SIZE - RECORD_SIZE, MAX_RECORD_BYTES)
@@ -221,36 +224,28 @@ class FallbackQueue:
         return True
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
-        """Return the oldest records.
+        """Return the oldest records; see `MemoryQueue.take`."""
+        if not self._points_in_flight():
+            records = self._take_from_disk(most_bytes)
+            # Records on disk that can't be read now are still older than those in memory.
+            if records or self._queued_on_disk:
+                return records
+        return super().take(most_bytes)
 
-        Raises:
-            RuntimeError: records that were taken before are neither settled nor released.
-        """
-        check_nothing_taken(len(self._in_flight) + self._memory.in_flight)
-        records = self._take_from_disk(most_bytes)
-        # Records on disk that can't be read now are still older than those in memory.
-        return records if records or self._queued_on_disk else self._memory.take(most_bytes)
+    def _points_in_flight(self) -> list[int]:
+        return [record.points for record in self._in_flight] + super()._points_in_flight()
 
-    def settle(
-        self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
-    ) -> None:
-        """Remove the first `count` records that are in flight.
-
-        Raises:
-            ValueError: fewer records are in flight, or they have another number of points.
-        """
-        check_count(count, len(self._in_flight) + self._memory.in_flight)
+    def _forget(self, count: int) -> None:
         on_disk = min(count, len(self._in_flight))
-        points = self._in_flight.points(on_disk) + self._memory.points_of(count - on_disk)
-        self._counters.settle(points, acked, rejected or {})
-        self._memory.forget(count - on_disk)
-        self._in_flight.forget(on_disk)
+        for _ in range(on_disk):
+            self._in_flight.popleft()
+        super()._forget(count - on_disk)
         if self._store is not None:
             self._store.remove_finished()
 
     def release(self) -> None:
         """Put back the records in flight, as far as there is room and they are still on disk."""
-        self._counters.drop(self._reason, self._memory.release())
+        super().release()
         for reason, points in self._in_flight.lost_points.items():
             self._counters.drop(reason, points)
         place = self._in_flight.position
@@ -274,18 +269,21 @@ class FallbackQueue:
         oldest_ns = self._oldest_ns()  # which may find corrupt records
         self._fault_log.summarize_corruption(self._shared.path, self._shared.now().mono_ns)
         notes, warnings = self._fault_log.take_messages()
-        on_disk = self._store.size if self._store is not None else 0
-        return QueueState(
-            totals=self._counters.totals(self._queued_on_disk + self._memory.points),
+        memory = super().state()
+        return replace(
+            memory,
             recovered=self._recovered,
-            bytes=on_disk + self._memory.size,
-            oldest_ns=oldest_ns if oldest_ns is not None else self._memory.oldest_ns,
+            bytes=memory.bytes + (self._store.size if self._store is not None else 0),
+            oldest_ns=oldest_ns if oldest_ns is not None else memory.oldest_ns,
             writable=not self._reason,
             faults=dict(self._fault_log.faults),
             notes=notes,
             warnings=warnings,
             previous=self._counters.previous,
         )
+
+    def _queued(self) -> int:
+        return self._queued_on_disk + super()._queued()
 
     def _oldest_ns(self) -> int | None:
         if self._in_flight or self._store is None:
@@ -297,8 +295,7 @@ class FallbackQueue:
         self.release()
         if self._reason:
             self._move_to_disk()
-        self._counters.drop(SHUTDOWN, self._memory.points)
-        self._memory = MemoryBuffer()
+        self._shrink(0, SHUTDOWN)
         self._fault_log.summarize_corruption(self._shared.path, None)
         self._left_on_disk = self._queued_on_disk
         if self._store is not None:

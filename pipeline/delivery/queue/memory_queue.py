@@ -1,202 +1,146 @@
-"""A queue in memory, used if no folder is configured or while its disk can't be written."""
+"""A queue in memory, used if no folder is configured and as the base of the queue on disk."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import chain
 
 from pipeline.delivery.contract import SHUTDOWN, QueueState, Record
 from pipeline.delivery.queue.counters import PointCounters
 from pipeline.delivery.queue.error_reasons import OVER_SIZE, TOO_LARGE
 
 
-class MemoryBuffer:
-    """Records in order; the first of them may be in flight.
-
-    A record that is evicted while it is in flight stays with the sender. It does not count for the
-    size any more, and is not put back by `release`.
-    """
-
-    def __init__(self) -> None:
-        self._records: deque[Record] = deque()
-        self.size = 0
-        """Bytes, without records that were evicted in flight."""
-        self.points = 0
-        """Points, including those in flight, evicted or not."""
-        self.in_flight = 0
-        """Number of records in flight, evicted or not."""
-        self._evicted_in_flight = 0
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    @property
-    def oldest_ns(self) -> int | None:
-        """When the oldest record was made."""
-        return self._records[0].created_ns if self._records else None
-
-    @property
-    def first(self) -> Record:
-        """The oldest record."""
-        return self._records[0]
-
-    def push(self, record: Record, room: int) -> int:
-        """Append a record, and evict the oldest ones until all fit into `room` bytes.
-
-        Returns:
-            How many points are lost: of evicted records that are not in flight, or of this record
-            if it alone is larger than `room`.
-        """
-        if len(record.data) > room:
-            return record.points
-        lost = 0
-        while self.size + len(record.data) > room:
-            lost += self._evict_oldest()
-        self._records.append(record)
-        self.size += len(record.data)
-        self.points += record.points
-        return lost
-
-    def _evict_oldest(self) -> int:
-        """Evict the oldest record that counts for the size; return how many points are lost."""
-        if self._evicted_in_flight < self.in_flight:
-            self.size -= len(self._records[self._evicted_in_flight].data)
-            self._evicted_in_flight += 1
-            return 0
-        record = self._records[self.in_flight]
-        del self._records[self.in_flight]
-        self._leave(record)
-        return record.points
-
-    def take(self, most_bytes: int) -> tuple[Record, ...]:
-        """Return the oldest records that fit and have the same signal, but at least one.
-
-        They are in flight from now on.
-        """
-        found: list[Record] = []
-        size = 0
-        for record in self._records:
-            size += len(record.data)
-            if found and (size > most_bytes or record.signal != found[0].signal):
-                break
-            found.append(record)
-        self.in_flight = len(found)
-        return tuple(found)
-
-    def points_of(self, count: int) -> int:
-        """Return how many points are in the first `count` records in flight."""
-        return sum(record.points for record in islice(self._records, count))
-
-    def forget(self, count: int) -> None:
-        """Remove the first `count` records in flight."""
-        for _ in range(count):
-            record = self._records.popleft()
-            self.in_flight -= 1
-            if self._evicted_in_flight:
-                self._evicted_in_flight -= 1
-                self.points -= record.points
-            else:
-                self._leave(record)
-
-    def pop(self) -> None:
-        """Remove the oldest record, in flight or not, because it was stored elsewhere."""
-        if self.in_flight:
-            self.forget(1)
-        else:
-            self._leave(self._records.popleft())
-
-    def release(self) -> int:
-        """Put back the records in flight.
-
-        Returns:
-            How many points are lost, because their records were evicted in flight.
-        """
-        lost = self.points_of(self._evicted_in_flight)
-        self.forget(self._evicted_in_flight)
-        self.in_flight = 0
-        return lost
-
-    def _leave(self, record: Record) -> None:
-        self.size -= len(record.data)
-        self.points -= record.points
-
-
-def check_count(count: int, in_flight: int) -> None:
-    """Check that no more records are settled than are in flight.
-
-    Raises:
-        ValueError: more are settled.
-    """
-    if not 0 <= count <= in_flight:
-        raise ValueError(f"{count} records are settled, but {in_flight} were taken")
-
-
-def check_nothing_taken(in_flight: int) -> None:
-    """Check that no records are in flight before more are taken.
-
-    Raises:
-        RuntimeError: some are.
-    """
-    if in_flight:
-        raise RuntimeError("records that were taken before are neither settled nor released")
-
-
 class MemoryQueue:
-    """Keeps records in memory. They are lost when the process ends.
+    """A FIFO of records with one consumer, in memory. Records are lost when the process ends.
+
+    Not thread-safe. Calls of `FallbackQueue`, which keeps records on disk, may block.
 
     Args:
-        max_size: maximum bytes of records. Records in flight that newer records have displaced do
-            not count, so that memory may hold one message more.
+        max_memory: maximum bytes of waiting records. Records in flight do not count, so that memory
+            may hold one message more.
+        counters: counts points.
     """
 
-    def __init__(self, max_size: int) -> None:
-        self._max_size = max_size
-        self._counters = PointCounters()
-        self._buffer = MemoryBuffer()
+    def __init__(self, max_memory: int, counters: PointCounters | None = None) -> None:
+        self._max_memory = max_memory
+        self._counters = counters or PointCounters()
+        self._reason = OVER_SIZE
+        """Why records that don't fit into memory are dropped."""
+        self._taken: deque[Record] = deque()
+        self._waiting: deque[Record] = deque()
+        self._waiting_bytes = self._waiting_points = 0
 
     def append(self, records: Sequence[Record]) -> None:
-        """Append records; the oldest are dropped if there is no room."""
+        """Append records. If there is no room, the oldest records or these are dropped and counted.
+
+        Never raises for a failing disk: `state` reports that.
+        """
         for record in records:
-            reason = TOO_LARGE if len(record.data) > self._max_size else OVER_SIZE
-            self._counters.drop(reason, self._buffer.push(record, self._max_size))
+            self._keep(record, TOO_LARGE if len(record.data) > self._max_memory else self._reason)
+
+    def _keep(self, record: Record, reason: str) -> None:
+        """Append a record in memory, or drop it for the reason if it alone is too large."""
+        if len(record.data) > self._max_memory:
+            self._counters.drop(reason, record.points)
+            return
+        self._waiting.append(record)
+        self._waiting_bytes += len(record.data)
+        self._waiting_points += record.points
+        self._shrink(self._max_memory, self._reason)
+
+    def _pop(self) -> Record:
+        record = self._waiting.popleft()
+        self._waiting_bytes -= len(record.data)
+        self._waiting_points -= record.points
+        return record
+
+    def _shrink(self, size: int, reason: str) -> None:
+        """Drop the oldest waiting records until the others have at most this size."""
+        while self._waiting_bytes > size:
+            self._counters.drop(reason, self._pop().points)
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
-        """Return the oldest records.
+        """Return the oldest records. They are in flight until they are settled or released.
+
+        Returns as many as fit into `most_bytes` and have the same signal, but at least one; none
+        if the queue is empty.
 
         Raises:
             RuntimeError: records that were taken before are neither settled nor released.
         """
-        check_nothing_taken(self._buffer.in_flight)
-        return self._buffer.take(most_bytes)
+        if self._points_in_flight():
+            raise RuntimeError("records that were taken before are neither settled nor released")
+        size = 0
+        while self._waiting:
+            record = self._waiting[0]
+            size += len(record.data)
+            if self._taken and (size > most_bytes or record.signal != self._taken[0].signal):
+                break
+            self._taken.append(self._pop())
+        return tuple(self._taken)
+
+    def _points_in_flight(self) -> list[int]:
+        """Return how many points each record in flight has."""
+        return [record.points for record in self._taken]
 
     def settle(
         self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
     ) -> None:
-        """Remove the first `count` records that are in flight.
+        """Remove the first `count` records that are in flight; the others stay in flight.
+
+        Args:
+            count: how many records.
+            acked: points of them that the receiver accepted.
+            rejected: points of them that the receiver refused permanently, by reason. `acked` and
+                `rejected` together are the points of these records.
 
         Raises:
             ValueError: fewer records are in flight, or they have another number of points.
         """
-        check_count(count, self._buffer.in_flight)
-        self._counters.settle(self._buffer.points_of(count), acked, rejected or {})
-        self._buffer.forget(count)
+        points = self._points_in_flight()
+        if not 0 <= count <= len(points):
+            raise ValueError(f"{count} records are settled, but {len(points)} were taken")
+        self._counters.settle(sum(points[:count]), acked, rejected or {})
+        self._forget(count)
+
+    def _forget(self, count: int) -> None:
+        for _ in range(count):
+            self._taken.popleft()
 
     def release(self) -> None:
-        """Put back the records in flight, as far as there is room for them."""
-        self._counters.drop(OVER_SIZE, self._buffer.release())
+        """Put back the records in flight, as far as there is room: `take` returns them again."""
+        while self._taken:
+            record = self._taken.pop()
+            self._waiting.appendleft(record)
+            self._waiting_bytes += len(record.data)
+            self._waiting_points += record.points
+        self._shrink(self._max_memory, self._reason)
 
     def maintain(self, now_ns: int) -> None:
-        """Do nothing: there is no disk."""
+        """Do periodic work: flush to the disk, and retry a disk that failed.
+
+        Args:
+            now_ns: the monotonic clock.
+        """
 
     def state(self) -> QueueState:
         """Return the state of the queue."""
+        records = chain(self._taken, self._waiting)
         return QueueState(
-            totals=self._counters.totals(self._buffer.points),
+            totals=self._counters.totals(self._queued()),
             recovered=0,
-            bytes=self._buffer.size,
-            oldest_ns=self._buffer.oldest_ns,
+            bytes=self._waiting_bytes + sum(len(record.data) for record in self._taken),
+            oldest_ns=next((record.created_ns for record in records), None),
         )
 
+    def _queued(self) -> int:
+        """Return how many points wait or are in flight."""
+        return self._waiting_points + sum(record.points for record in self._taken)
+
     def close(self) -> None:
-        """Drop everything."""
-        self._counters.drop(SHUTDOWN, self._buffer.points)
-        self._buffer = MemoryBuffer()
+        """Flush and close. Records in flight are put back.
+
+        Records that are only in memory are dropped, with the reason `SHUTDOWN`. `state` can still
+        be called afterwards.
+        """
+        self.release()
+        self._shrink(0, SHUTDOWN)

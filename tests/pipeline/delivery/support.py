@@ -25,13 +25,14 @@ from pipeline.base.channels import Channel
 from pipeline.delivery.contract import (
     SHUTDOWN,
     Acked,
-    OpenQueue,
     Outcome,
     QueueState,
     Record,
     Totals,
 )
 from pipeline.delivery.options import QueueOptions, RetryOptions
+from pipeline.delivery.queue.memory_queue import MemoryQueue
+from pipeline.delivery.queue_thread import OpenQueue
 from pipeline.delivery.queued_sink import QueuedSink
 from pipeline.model import Instant, Layout, Snapshot
 from tests.support.contexts import LoopClock
@@ -67,8 +68,8 @@ class StoredRecords:
     dropped: Counter[str] = field(default_factory=Counter)
 
 
-class ListQueue:
-    """Implements `pipeline.delivery.contract.Queue` and checks that it is used as documented.
+class ListQueue(MemoryQueue):
+    """Replaces all of `MemoryQueue`, and checks that it is used as documented.
 
     Attributes:
         fails: function that a method calls first, by name of the method.

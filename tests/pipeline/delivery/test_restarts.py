@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from pipeline.base.errors import PermanentError, TransientError
-from pipeline.delivery.contract import Acked, Outcome, Queue, Record, Retry, Totals
+from pipeline.delivery.contract import Acked, Outcome, Record, Retry, Totals
 from pipeline.delivery.options import QueueOptions
+from pipeline.delivery.queue.memory_queue import MemoryQueue
 from pipeline.model import Instant
 from tests.pipeline.delivery.support import Bench, StoredRecords, points_of, virtual
 
@@ -169,7 +170,7 @@ async def test_a_permanent_error_of_the_receiver_closes_the_queue() -> None:
 
 @virtual
 async def test_d9_a_permanent_error_of_the_queue_ends_the_start_without_a_receiver() -> None:
-    def locked(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> Queue:
+    def locked(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> MemoryQueue:
         raise PermanentError(f"another podgpu has {options.path}")
 
     bench = Bench(open_queue=locked)

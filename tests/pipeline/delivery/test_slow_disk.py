@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pipeline.base.errors import TransientError
-from pipeline.delivery.contract import Queue
 from pipeline.delivery.options import QueueOptions
+from pipeline.delivery.queue.memory_queue import MemoryQueue
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.model import Instant
 from tests.pipeline.delivery.support import (
@@ -168,7 +168,7 @@ async def test_a_folder_that_cannot_be_opened_now_is_retried() -> None:
     errors: list[Exception] = [TransientError("still being closed", retry_after=1.0)]
     bench = Bench()
 
-    def busy(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> Queue:
+    def busy(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> MemoryQueue:
         assert kind == "lines"
         if errors:
             raise errors.pop()

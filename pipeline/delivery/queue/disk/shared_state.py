@@ -3,7 +3,6 @@
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -71,15 +70,6 @@ class InFlightRecords(deque[InFlightRecord]):
                 break
             found[record.lost_reason] += record.points
         return found
-
-    def points(self, count: int) -> int:
-        """Return how many points are in the first `count` records."""
-        return sum(record.points for record in islice(self, count))
-
-    def forget(self, count: int) -> None:
-        """Remove the first `count` records."""
-        for _ in range(count):
-            self.popleft()
 
     def mark_lost(self, segment: int | None, reason: str) -> None:
         """Note that a segment, or all segments if None, was removed.

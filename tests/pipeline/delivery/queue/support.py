@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.delivery.contract import Queue, QueueState, Record
+from pipeline.delivery.contract import QueueState, Record
 from pipeline.delivery.queue.disk.shared_state import DiskShared
 from pipeline.delivery.queue.error_reasons import reason_of
 from pipeline.delivery.queue.fallback_queue import FallbackQueue
@@ -70,7 +70,7 @@ class Bench:
     memory: int = 1 << 20
     clock: Clock = field(default_factory=Clock)
 
-    def open(self) -> Queue:
+    def open(self) -> MemoryQueue:
         if self.kind == "memory":
             return MemoryQueue(self.max_size)
         fsync_ns = round(self.fsync * NS)
@@ -80,7 +80,7 @@ class Bench:
         return FallbackQueue(shared, self.memory)
 
 
-def checked(queue: Queue) -> QueueState:
+def checked(queue: MemoryQueue) -> QueueState:
     """Return the state of a queue, after a check that its counts add up."""
     state = queue.state()
     totals = state.totals
@@ -91,7 +91,7 @@ def checked(queue: Queue) -> QueueState:
     return state
 
 
-def drain(queue: Queue, most: int = 1 << 16) -> list[Record]:
+def drain(queue: MemoryQueue, most: int = 1 << 16) -> list[Record]:
     """Take and settle all records, and return them."""
     found: list[Record] = []
     while taken := queue.take(most):
@@ -108,20 +108,20 @@ def on_disk(path: Path) -> int:
     return sum(found.stat().st_size for found in segments(path))
 
 
-def fill(queue: Queue, count: int, size: int = 40, start: int = 0) -> list[Record]:
+def fill(queue: MemoryQueue, count: int, size: int = 40, start: int = 0) -> list[Record]:
     records = [record(number, size) for number in range(start, start + count)]
     queue.append(records)
     return records
 
 
-def settle(queue: Queue, records: Iterable[Record]) -> None:
+def settle(queue: MemoryQueue, records: Iterable[Record]) -> None:
     """Take records one by one, in the order of the queue, and settle each one."""
     for one in records:
         queue.take(1)
         queue.settle(1, acked=one.points)
 
 
-def kill(queue: Queue) -> None:
+def kill(queue: MemoryQueue) -> None:
     """Leave the queue as a killed process does: its files are closed without a flush."""
     assert isinstance(queue, FallbackQueue)
     store = queue._store

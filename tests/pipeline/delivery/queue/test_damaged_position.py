@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.delivery.contract import Queue
+from pipeline.delivery.queue.memory_queue import MemoryQueue
 from tests.pipeline.delivery.queue.corruption import folder
 from tests.pipeline.delivery.queue.support import Bench, checked, drain, fill, numbers, settle
 
 SLOT, SLOTS = 8192, 4
 
 
-def queue_with_cursor(tmp_path: Path) -> tuple[Bench, Queue, bytes]:
+def queue_with_cursor(tmp_path: Path) -> tuple[Bench, MemoryQueue, bytes]:
     """Return a queue of five records, two of them settled, and the bytes of its cursor."""
     bench = folder(tmp_path)
     queue = bench.open()

@@ -68,7 +68,8 @@ def test_d6_records_in_flight_from_memory_are_moved_to_the_disk_too(
     queue.maintain(bench.clock.pass_(1))
     put += fill(queue, 2, start=6)
     assert isinstance(queue, FallbackQueue)
-    assert not queue._memory
+    assert not queue._taken
+    assert not queue._waiting
     assert checked(queue).totals.queued == points(put)
     queue.settle(settled, acked=points(put[:settled]))
     queue.release()

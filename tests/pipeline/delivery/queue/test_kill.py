@@ -13,7 +13,8 @@ from typing import IO
 
 import pytest
 
-from pipeline.delivery.contract import Queue
+from pipeline.delivery.queue.memory_queue import MemoryQueue
+from tests.pipeline.delivery.queue.folder_reader import read_folder
 from tests.pipeline.delivery.queue.support import (
     Bench,
     checked,
@@ -114,6 +115,7 @@ def test_d3_a_kill_at_a_random_time_loses_nothing_and_resends_little(
             done = settled + sum(int(count) for what, count in output if what == "settled")
             open_count = int(output[-1][1]) if output and output[-1][0] == "settling" else 0
 
+            found = read_folder(path)
             queue = Bench("safe", path).open()
             state = checked(queue)
             waiting = numbers(queue.take(1 << 30))
@@ -128,6 +130,8 @@ def test_d3_a_kill_at_a_random_time_loses_nothing_and_resends_little(
             assert state.totals.acked == points(map(record, range(first)))
             assert not state.totals.dropped
             assert not state.faults
+            assert found.totals == state.totals
+            assert [number for number, _ in found.waiting] == waiting
             appended, settled = end, first
     assert settled > KILLS
 
@@ -199,7 +203,7 @@ class KillAfter:
         return counted
 
 
-def some_work(queue: Queue, acked: list[int], appended: list[int]) -> None:
+def some_work(queue: MemoryQueue, acked: list[int], appended: list[int]) -> None:
     """Append and settle records, so that segments are added and removed."""
     for number in range(12):
         appended.append(number)

@@ -19,8 +19,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from pipeline.delivery.contract import Queue, Record
+from pipeline.delivery.contract import Record
 from pipeline.delivery.queue.fallback_queue import FallbackQueue
+from pipeline.delivery.queue.memory_queue import MemoryQueue
 from tests.pipeline.delivery.queue.support import (
     MAX,
     Bench,
@@ -55,7 +56,7 @@ class Calls(RuleBasedStateMachine):
         self.disk = Failing(os.pwritev, errno.ENOSPC)
         self.patch.setattr(os, "pwritev", self.disk)
         self.bench = Bench(self.kind, self.folder / "queue", fsync=fsync, memory=64 << 20)
-        self.queue: Queue = self.bench.open()
+        self.queue: MemoryQueue = self.bench.open()
         self.count = 0
         self.waiting: list[Record] = []
         self.taken: list[Record] = []
@@ -168,7 +169,7 @@ class Calls(RuleBasedStateMachine):
     @precondition(lambda self: self.kind != "memory")
     @rule()
     def killed(self) -> None:
-        if isinstance(self.queue, FallbackQueue) and len(self.queue._memory):
+        if isinstance(self.queue, FallbackQueue) and (self.queue._taken or self.queue._waiting):
             return  # what is in memory is lost by a kill
         if self.refused:
             self.queue.settle(0)  # writes the counts of refused records to the cursor

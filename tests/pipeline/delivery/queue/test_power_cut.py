@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.delivery.contract import Queue
+from pipeline.delivery.queue.memory_queue import MemoryQueue
 from tests.pipeline.delivery.queue.power_cut import Disk
 from tests.pipeline.delivery.queue.support import (
     Bench,
@@ -63,7 +63,7 @@ def check_after_power_cut(
     settled: list[int],
     flushed_settled: list[int],
 ) -> None:
-    queue: Queue = after.open()
+    queue: MemoryQueue = after.open()
     state = checked(queue)
     assert not {operation for operation, _ in state.faults} - {"open"}
     put = fill(queue, 2, start=1000)

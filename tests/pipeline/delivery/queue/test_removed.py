@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.delivery.contract import Queue
 from pipeline.delivery.queue.disk.folder import LockedError
+from pipeline.delivery.queue.memory_queue import MemoryQueue
 from tests.pipeline.delivery.queue.support import (
     Bench,
     checked,
@@ -27,7 +27,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     return Bench(request.param, tmp_path / "queue")
 
 
-def reopened(bench: Bench, queue: Queue) -> Queue:
+def reopened(bench: Bench, queue: MemoryQueue) -> MemoryQueue:
     """Return the queue after a restart, which must not change its totals."""
     totals = checked(queue).totals
     queue.close()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.delivery.contract import SIGNALS, Queue, Record
+from pipeline.delivery.contract import SIGNALS, Record
 from pipeline.delivery.queue.disk.record_format import (
     MAX_RECORD_BYTES,
     RECORD_SIZE,
@@ -35,7 +35,7 @@ def records_of(*signals: int) -> list[Record]:
     return [replace(record(number), signal=signal) for number, signal in enumerate(signals)]
 
 
-def take_all(queue: Queue, most: int = 1 << 20) -> Iterator[tuple[Record, ...]]:
+def take_all(queue: MemoryQueue, most: int = 1 << 20) -> Iterator[tuple[Record, ...]]:
     while found := queue.take(most):
         yield found
         queue.settle(len(found), acked=points(found))
