@@ -4,19 +4,17 @@ import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, NoReturn, TypeAlias
-
-Part: TypeAlias = Literal["ca", "cert", "key"]
+from typing import NoReturn
 
 
 class PemError(Exception):
     """A PEM text can't be used; the message says why, without naming its place.
 
     Attributes:
-        part: which text.
+        part: which text: `ca`, `cert` or `key`.
     """
 
-    def __init__(self, part: Part, message: str) -> None:
+    def __init__(self, part: str, message: str) -> None:
         super().__init__(message)
         self.part = part
 
@@ -66,8 +64,9 @@ def load_certificate(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
                 raise PemError("key", "is not the key of the certificate") from None
-            part: Part = "key" if _holds_certificate(chain) else "cert"
-            noun = "key" if part == "key" else "certificate"
+            part, noun = ("cert", "certificate")
+            if _holds_certificate(chain):
+                part = noun = "key"
             raise PemError(part, f"has no usable {noun} in PEM format") from None
 
 
@@ -88,7 +87,7 @@ def _encrypted() -> NoReturn:
 
 
 @contextmanager
-def as_file(text: bytes, part: Part) -> Iterator[str]:
+def as_file(text: bytes, part: str) -> Iterator[str]:
     """Provide a path to bytes in memory, because the library reads certificates from files only.
 
     So the library uses the same bytes that were read and compared, and a key is never written to a

@@ -11,11 +11,11 @@ from typing import Final
 
 from pipeline.base.errors import PermanentError
 from pipeline.base.safe_text import line
-from pipeline.net.pem import Part, PemError, client_context
+from pipeline.net.pem import PemError, client_context
 from podgpu.cli.client_options import Access, CredentialOption
 
 _MAX_BYTES: Final = 1 << 20
-_FIXES: Final[dict[Part, str]] = {
+_FIXES: Final[dict[str, str]] = {
     "ca": "give the certificate of the authority that signed the daemon's certificate",
     "cert": "give the client certificate, followed by its intermediate certificates",
     "key": "give the private key of the client certificate, in PEM and not encrypted",

@@ -10,7 +10,6 @@ import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Container, Mapping
-from enum import Enum
 from typing import Final
 
 import bcrypt
@@ -31,15 +30,6 @@ _MAX_PASSWORD_BYTES: Final = 72  # bytes that bcrypt uses; it ignores the rest
 _DECOY: Final = b"." * 53
 _SALT_END: Final = 28  # index of the salt's last character in a hash
 _BASE64_LETTERS: Final = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-
-
-class CheckResult(Enum):
-    """Result of a check."""
-
-    GOOD = "good"
-    WRONG = "wrong"
-    BUSY = "busy"
-    """Not checked: too many checks wait."""
 
 
 class _CheckQueue(FairQueue):
@@ -96,15 +86,15 @@ class Passwords:
         self._secret = secrets.token_bytes(32)
         self._good: OrderedDict[bytes, None] = OrderedDict()
         self._bad: OrderedDict[bytes, None] = OrderedDict()
-        self._jobs: dict[bytes, asyncio.Task[CheckResult]] = {}
+        self._jobs: dict[bytes, asyncio.Task[bool | None]] = {}
         self._failed: OrderedDict[str, None] = OrderedDict()
         self._queue = _CheckQueue(self._failed)
         self._thread = DaemonExecutor("podgpu-passwords")
 
     async def check(
         self, users: Mapping[bytes, bytes], user: bytes, password: bytes, client: str
-    ) -> CheckResult:
-        """Check a password.
+    ) -> bool | None:
+        """Return whether a password is right; None if too many checks wait, so it was not checked.
 
         Args:
             users: names and hashes; at least one.
@@ -117,13 +107,10 @@ class Passwords:
         if hashed is None:
             hashed = self._decoy(users, user)
         key = self._digest(user, password, hashed)
-        for known_results, verdict in (
-            (self._good, CheckResult.GOOD),
-            (self._bad, CheckResult.WRONG),
-        ):
+        for is_right, known_results in ((True, self._good), (False, self._bad)):
             if key in known_results:
                 known_results.move_to_end(key)
-                return verdict
+                return is_right
         job = self._jobs.get(key)
         if job is None:
             work = self._check_in_thread(key, password, hashed, known, client)
@@ -132,7 +119,7 @@ class Passwords:
         # The check continues if the client disconnects, so that this does not free its place in the
         # queue. A client that retries finds the result.
         done, _ = await asyncio.wait({job}, timeout=_MAX_WAIT)
-        return job.result() if done else CheckResult.BUSY
+        return job.result() if done else None
 
     def close(self) -> None:
         """Cancel waiting checks."""
@@ -142,23 +129,23 @@ class Passwords:
 
     async def _check_in_thread(
         self, key: bytes, password: bytes, hashed: bytes, known: bool, client: str
-    ) -> CheckResult:
+    ) -> bool | None:
         loop = asyncio.get_running_loop()
         try:
             await self._queue.acquire(client)
         except BusyError:
-            return CheckResult.BUSY
+            return None
         try:
             started = loop.time()
             matches = await loop.run_in_executor(self._thread, _matches, password, hashed)
             if matches and known:
                 set_last(self._good, key, None, _MAX_GOOD)
                 self._failed.pop(client, None)
-                return CheckResult.GOOD
+                return True
             set_last(self._bad, key, None, _MAX_BAD)
             set_last(self._failed, client, None, _MAX_FAILED)
             await asyncio.sleep(min(_PAUSE_FACTOR * (loop.time() - started), _MAX_PAUSE))
-            return CheckResult.WRONG
+            return False
         finally:
             self._queue.release()
 

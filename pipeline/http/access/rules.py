@@ -11,7 +11,7 @@ from typing import Any, Final
 from config.errors import ConfigError
 from pipeline.base.errors import PermanentError
 from pipeline.component.contracts import HttpResponse
-from pipeline.http.access.password_check import CheckResult, Passwords
+from pipeline.http.access.password_check import Passwords
 from pipeline.http.access.tls_context import alternative_names
 from pipeline.http.access.web_config_reader import Rules, WebConfigReader
 from pipeline.http.builtin_pages import plain
@@ -111,14 +111,11 @@ class Access:
         user_password = credentials(headers.get("authorization", ""))
         if user_password is None:
             return plain(401, "authentication required: user name and password", _UNAUTHORIZED)
-        match await self._passwords.check(rules.users, *user_password, client):
-            case CheckResult.GOOD:
-                return None
-            case CheckResult.WRONG:
-                return plain(401, "wrong user name or password", _UNAUTHORIZED)
-            case CheckResult.BUSY:
-                text = "too many password checks are waiting: try again later"
-                return plain(429, text, {"Retry-After": "1"})
+        is_right = await self._passwords.check(rules.users, *user_password, client)
+        if is_right is None:
+            text = "too many password checks are waiting: try again later"
+            return plain(429, text, {"Retry-After": "1"})
+        return None if is_right else plain(401, "wrong user name or password", _UNAUTHORIZED)
 
     def allows_certificate(self, certificate: Mapping[str, Any] | None) -> bool:
         """Return whether a client's certificate has one of the required names."""

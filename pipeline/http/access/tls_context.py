@@ -12,18 +12,6 @@ from pipeline.net.pem import PemError, as_file, load_certificate
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
 
-class BrokenError(Exception):
-    """A part of `tls_server_config` can't be used.
-
-    Attributes:
-        key: the option.
-    """
-
-    def __init__(self, key: str, message: str) -> None:
-        super().__init__(message)
-        self.key = key
-
-
 def make_context(options: TlsServer, texts: Mapping[str, bytes]) -> ssl.SSLContext:
     """Make the TLS context of a server.
 
@@ -32,7 +20,7 @@ def make_context(options: TlsServer, texts: Mapping[str, bytes]) -> ssl.SSLConte
         texts: contents of `cert`, `key` and `client_ca` in PEM, inline or from files.
 
     Raises:
-        BrokenError: the TLS library refuses a part of it.
+        PemError: the TLS library refuses a part of it: a text, or the cipher suites.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS.get(options.min_version or "", ssl.TLSVersion.TLSv1_2)
@@ -44,12 +32,9 @@ def make_context(options: TlsServer, texts: Mapping[str, bytes]) -> ssl.SSLConte
     if not options.prefer_server_cipher_suites:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     _set_ciphers(context, options)
-    try:
-        load_certificate(context, texts["cert"], texts["key"])
-    except PemError as error:
-        raise BrokenError(_option_name(options, error.part), f"{error}") from None
+    load_certificate(context, texts["cert"], texts["key"])
     if options.verifies:
-        _set_client_auth(context, options, texts)
+        _set_client_auth(context, options, texts["client_ca"])
     return context
 
 
@@ -66,31 +51,22 @@ def _set_ciphers(context: ssl.SSLContext, options: TlsServer) -> None:
     try:
         context.set_ciphers(":".join(configured))
     except ssl.SSLError:
-        raise BrokenError("cipher_suites", "the TLS library supports none of them") from None
+        raise PemError("cipher_suites", "the TLS library supports none of them") from None
     available = {cipher["name"] for cipher in context.get_ciphers()}
     if missing := [name for name in configured if name not in available]:
-        raise BrokenError("cipher_suites", f"the TLS library does not support {', '.join(missing)}")
+        raise PemError("cipher_suites", f"the TLS library does not support {', '.join(missing)}")
 
 
-def _set_client_auth(
-    context: ssl.SSLContext, options: TlsServer, texts: Mapping[str, bytes]
-) -> None:
+def _set_client_auth(context: ssl.SSLContext, options: TlsServer, authorities: bytes) -> None:
     required = options.client_auth_type == "RequireAndVerifyClientCert"
     context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     # Every certificate in the file is trusted, also that of an intermediate authority.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    key = _option_name(options, "client_ca")
     try:
-        with as_file(texts["client_ca"], "ca") as path:
+        with as_file(authorities, "client_ca") as path:
             context.load_verify_locations(cafile=path)
     except ssl.SSLError:
-        raise BrokenError(key, "has no usable certificate in PEM format") from None
-    except PemError as error:
-        raise BrokenError(key, f"{error}") from None
-
-
-def _option_name(options: TlsServer, name: str) -> str:
-    return f"{name}_file" if getattr(options, f"{name}_file") else name
+        raise PemError("client_ca", "has no usable certificate in PEM format") from None
 
 
 def alternative_names(certificate: Mapping[str, Any]) -> Iterator[str]:

@@ -10,8 +10,9 @@ from config.errors import ConfigError, Problem
 from config.loader import parse_struct, read
 from config.value_types import ByteSize
 from pipeline.files import UnreadableError, read_file
-from pipeline.http.access.tls_context import BrokenError, make_context
+from pipeline.http.access.tls_context import make_context
 from pipeline.http.access.web_config_schema import RateLimit, TlsServer, WebOptions
+from pipeline.net.pem import PemError
 
 _LARGEST: Final = ByteSize.parse("1MiB")
 _SECTION: Final = "tls_server_config"
@@ -59,7 +60,6 @@ class WebConfigReader:
         self._data: bytes | None = None
         self._options = WebOptions()
         self._last_read: tuple[WebOptions, Mapping[str, bytes]] | None = None
-        self._context_inputs: tuple[TlsServer | None, Mapping[str, bytes]] = (None, {})
         self._context: ssl.SSLContext | None = None
 
     def reload(self) -> Rules | None:
@@ -76,9 +76,9 @@ class WebConfigReader:
         texts = self._texts(options.tls) if options.tls is not None else {}
         if self._last_read == (options, texts):
             return None
-        if self._context_inputs != (options.tls, texts):
+        last_options, last_texts = self._last_read or (WebOptions(), {})
+        if (last_options.tls, last_texts) != (options.tls, texts):
             self._context = self._make_context(options.tls, texts) if options.tls else None
-            self._context_inputs = options.tls, texts
         self._last_read = options, texts
         return _rules(options, self._context)
 
@@ -105,8 +105,10 @@ class WebConfigReader:
     def _make_context(self, tls: TlsServer, texts: Mapping[str, bytes]) -> ssl.SSLContext:
         try:
             return make_context(tls, texts)
-        except BrokenError as error:
-            problem = Problem(f"{_SECTION}.{error.key}", str(error))
+        except PemError as error:
+            file = f"{error.part}_file"
+            key = file if getattr(tls, file, "") else error.part
+            problem = Problem(f"{_SECTION}.{key}", str(error))
             raise ConfigError(str(self.path), [problem]) from error
 
 

@@ -82,27 +82,22 @@ class TlsServer(msgspec.Struct, frozen=True, kw_only=True):
         given = "client_ca" if self.client_ca else "client_ca_file"
         ca = self.client_ca or self.client_ca_file
         if kind in ("RequireAnyClientCert", "RequireClientCert"):
-            yield (
-                "client_auth_type",
-                (
-                    f"{kind} would accept any certificate without verifying it, which protects "
-                    "nothing and is not supported: use RequireAndVerifyClientCert with "
-                    "client_ca_file"
-                ),
+            text = (
+                f"{kind} would accept any certificate without verifying it, which protects nothing "
+                "and is not supported: use RequireAndVerifyClientCert with client_ca_file"
             )
+            yield "client_auth_type", text
             return
         if self.verifies and not ca:
             yield "client_ca_file", f"missing: {kind} needs the authority of client certificates"
         if ca and kind in ("", "NoClientCert"):
             yield given, "has no effect without client_auth_type: set that, or remove this"
         if self.client_allowed_sans is not None and kind != "RequireAndVerifyClientCert":
-            yield (
-                "client_allowed_sans",
-                (
-                    "has an effect only if every client must send a certificate: set "
-                    "client_auth_type to RequireAndVerifyClientCert"
-                ),
+            text = (
+                "has an effect only if every client must send a certificate: set client_auth_type "
+                "to RequireAndVerifyClientCert"
             )
+            yield "client_allowed_sans", text
 
     def _versions(self) -> Problems:
         if self.max_version in _OLD_VERSIONS:
@@ -201,18 +196,11 @@ class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
                 yield where, "a user name can't contain a colon"
             found = _BCRYPT_HASH.fullmatch(hashed)
             if found is None:
-                yield (
-                    where,
-                    (
-                        "must be a bcrypt hash, as htpasswd -nBC 10 USER makes it: $2y$10$ and 53 "
-                        "characters"
-                    ),
-                )
+                made = "as htpasswd -nBC 10 USER makes it: $2y$10$ and 53 characters"
+                yield where, f"must be a bcrypt hash, {made}"
             elif not 4 <= (cost := int(found[1])) <= MOST_COST:
-                yield (
-                    where,
-                    f"the cost {cost} is not from 4 to {MOST_COST}: hash the password again",
-                )
+                text = f"the cost {cost} is not from 4 to {MOST_COST}: hash the password again"
+                yield where, text
 
     def warnings(self) -> Iterator[str]:
         """Yield warnings about settings that are accepted but behave differently."""

@@ -11,7 +11,7 @@ from config.value_types import ByteSize
 from pipeline.base.clock import Clock
 from pipeline.files.bounded_read import UnreadableError, read_file
 from pipeline.model import NS
-from pipeline.net.pem import Part, PemError, client_context
+from pipeline.net.pem import PemError, client_context
 from sinks.otlp.options import TlsOptions
 
 _MAX_FILE_SIZE: Final = ByteSize.parse("1MiB")
@@ -73,9 +73,9 @@ class Credentials:
         token_file: Path | None,
         clock: Clock,
         system: Path | None = None,
-        names: Mapping[Part, str] | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> None:
-        self._paths: dict[Part, Path] = {}
+        self._paths: dict[str, Path] = {}
         if options is not None:
             ca = options.ca_file or system
             by_part = {"ca": ca, "cert": options.cert_file, "key": options.key_file}
@@ -159,7 +159,7 @@ class Credentials:
             raise CredentialsError(text) from None
 
 
-_NAMES: Final[dict[Part, str]] = {"ca": "ca_file", "cert": "cert_file", "key": "key_file"}
+_NAMES: Final[dict[str, str]] = {"ca": "ca_file", "cert": "cert_file", "key": "key_file"}
 
 
 def _token(path: Path, data: bytes) -> str:

@@ -6,7 +6,7 @@ import os
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from pipeline.net.pem import Part, PemError, client_context
+from pipeline.net.pem import PemError, client_context
 from tests.support.web import authority, certificate, pem
 
 CA = authority("server").cert_pem.bytes()
@@ -47,7 +47,7 @@ def test_valid_certificates_and_keys_make_a_context(
     ],
 )
 def test_an_error_says_which_part_is_invalid_and_why(
-    ca: bytes, cert: bytes | None, key: bytes | None, part: Part, message: str
+    ca: bytes, cert: bytes | None, key: bytes | None, part: str, message: str
 ) -> None:
     with pytest.raises(PemError, match=message) as caught:
         client_context(ca, cert, key)
@@ -56,7 +56,7 @@ def test_an_error_says_which_part_is_invalid_and_why(
 
 @pytest.mark.parametrize(("ca", "part"), [(CA, "ca"), (None, "cert")])
 def test_r7_without_free_descriptors_the_error_is_temporary_and_names_a_part(
-    ca: bytes | None, part: Part, monkeypatch: pytest.MonkeyPatch
+    ca: bytes | None, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none_left(*_: object) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
