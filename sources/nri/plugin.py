@@ -11,7 +11,7 @@ from pipeline.base.safe_text import line
 from sources.nri import mux, ttrpc
 from sources.nri.container_table import MAX_CONTAINERS, ContainerTable
 from sources.nri.koordinator_adjustment import NO_ADJUSTMENT
-from sources.nri.messages import METHODS, PLUGIN_SERVICE, RUNTIME_SERVICE, Event, decode, encode
+from sources.nri.messages import EVENTS, PLUGIN_SERVICE, RUNTIME_SERVICE, decode, encode
 from sources.nri.mux import ConnectionLostError
 from sources.nri.options import Options
 from sources.nri.parsers import plausible, read_container, read_pod
@@ -23,12 +23,12 @@ Inject = Callable[[bytes, ContainerTable], bytes]
 """Returns the response to CreateContainer."""
 
 _OBSERVED: Final = (
-    Event.STOP_POD_SANDBOX,
-    Event.REMOVE_POD_SANDBOX,
-    Event.POST_CREATE_CONTAINER,
-    Event.POST_START_CONTAINER,
-    Event.STOP_CONTAINER,
-    Event.REMOVE_CONTAINER,
+    "StopPodSandbox",
+    "RemovePodSandbox",
+    "PostCreateContainer",
+    "PostStartContainer",
+    "StopContainer",
+    "RemoveContainer",
 )
 _REGISTER_CALL: Final = 1
 """Number of the only request that the plugin sends."""
@@ -43,8 +43,8 @@ def mask(*, injecting: bool) -> int:
     mask is never 0, which means all events. It never contains ValidateContainerAdjustment, which
     would make every container depend on podgpu.
     """
-    wanted = (*_OBSERVED, Event.CREATE_CONTAINER) if injecting else _OBSERVED
-    return sum(event.bit for event in wanted)
+    wanted = (*_OBSERVED, "CreateContainer") if injecting else _OBSERVED
+    return sum(1 << EVENTS.index(event) for event in wanted)
 
 
 class Plugin:
@@ -103,7 +103,10 @@ class Plugin:
             else:
                 for frame in self._answers.feed(piece):
                     if frame.kind == ttrpc.RESPONSE and frame.stream == _REGISTER_CALL:
-                        _check(ttrpc.decode("Response", frame.data).status)
+                        status = ttrpc.decode("Response", frame.data).status
+                        if status.code != ttrpc.OK:
+                            text = f"the runtime refuses the plugin: {line(status.message)}"
+                            raise ConnectionLostError(text)
 
     def _serve(self, stream: int, call: Any) -> None:
         if call.service != PLUGIN_SERVICE:
@@ -127,14 +130,15 @@ class Plugin:
             case "StateChange":
                 self._reply(stream)
                 change = decode("StateChangeEvent", call.payload)
-                self._on_event(change.event, change)
+                if 0 < change.event <= len(EVENTS):
+                    self._on_event(EVENTS[change.event - 1], change)
             case "Shutdown":
                 self._reply(stream)
-            case method if method in METHODS:
+            case event if event in EVENTS:
                 # Never refuse an event, even without a subscription: a pod could fail to start.
                 self._reply(stream)
-                if METHODS[method] in _OBSERVED:
-                    self._on_event(METHODS[method], decode("Subject", call.payload))
+                if event in _OBSERVED:
+                    self._on_event(event, decode("Subject", call.payload))
             case method:
                 self._refuse(stream, f"method {line(method, 100)}")
 
@@ -169,22 +173,15 @@ class Plugin:
             self._container_table.complete_list()
             self.synchronized = True
 
-    def _on_event(self, event: int, subject: Any) -> None:
+    def _on_event(self, event: str, subject: Any) -> None:
         match event:
-            case Event.POST_CREATE_CONTAINER | Event.POST_START_CONTAINER:
+            case "PostCreateContainer" | "PostStartContainer":
                 pod, container = read_pod(subject.pod), read_container(subject.container)
                 if pod is not None and container is not None:
                     self._container_table.container_started(pod, container)
-            case Event.STOP_CONTAINER | Event.REMOVE_CONTAINER:
+            case "StopContainer" | "RemoveContainer":
                 # The pod may have been removed already.
                 self._container_table.container_stopped(decode("Container", subject.container).id)
-            case Event.STOP_POD_SANDBOX | Event.REMOVE_POD_SANDBOX:
+            case "StopPodSandbox" | "RemovePodSandbox":
                 if plausible(sandbox := decode("PodSandbox", subject.pod).id):
                     self._container_table.pod_stopped(sandbox)
-            case _:
-                pass
-
-
-def _check(status: Any) -> None:
-    if status.code != ttrpc.OK:
-        raise ConnectionLostError(f"the runtime refuses the plugin: {line(status.message)}")

@@ -101,9 +101,9 @@ def request(stream: int, service: str, method: str, payload: bytes, seconds: flo
         payload: the encoded argument.
         seconds: timeout for the response.
     """
-    timeout_ns = round(seconds * _NS)
-    fields = {"service": service, "method": method, "payload": payload, "timeout_nano": timeout_ns}
-    return _encoded(stream, REQUEST, encode("Request", **fields))
+    fields: dict[str, Any] = {"service": service, "method": method, "payload": payload}
+    data = encode("Request", timeout_nano=round(seconds * _NS), **fields)
+    return _encoded(stream, REQUEST, data)
 
 
 def success(stream: int, payload: bytes = b"") -> Encoded:

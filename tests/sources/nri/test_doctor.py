@@ -1,10 +1,12 @@
 """The doctor's findings about the runtime's NRI socket, each fault provoked."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.check_runner import findings_of
 from sources.nri import doctor
 from sources.nri.doctor import examine
 from sources.nri.options import Options
@@ -17,7 +19,7 @@ async def finding_of(folder: Path, path: Path, *rows: str) -> Finding:
     if rows:
         head = "Num       RefCount Protocol Flags    Type St Inode Path"
         write(ctx.roots.proc / "net/unix", "\n".join([head, *rows, ""]))
-    return of(await examine(Options(socket=path), ctx), "nri.socket")
+    return of(await findings_of(partial(examine, Options(socket=path), ctx)), "nri.socket")
 
 
 def listening(path: object) -> str:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from sources.nri import mux, ttrpc
+from sources.nri import messages, mux, ttrpc
 from sources.nri.container_table import MAX_CONTAINERS, ContainerTable
-from sources.nri.messages import METHODS
 from sources.nri.mux import ConnectionLostError
 from sources.nri.options import Options
 from sources.nri.plugin import Plugin
@@ -64,8 +63,8 @@ def test_requests_are_answered_before_the_registration_is() -> None:
 
 def test_every_method_of_the_service_gets_a_response(connection: PluginConnection) -> None:
     """Also methods that are not subscribed to: an error could prevent a pod from starting."""
-    assert tuple(METHODS) == EVENTS
-    for method in METHODS:
+    assert messages.EVENTS == EVENTS
+    for method in EVENTS:
         assert connection.call(method, wire.subject(POD, RUNNING)) == (0, b""), method
     assert connection.call("Shutdown") == (0, b"")
     for number in range(20):

@@ -19,7 +19,7 @@ from pipeline.model import (
     PodInfo,
     RawDeviceId,
 )
-from sources.nri.messages import Event
+from sources.nri.messages import EVENTS
 from tests.fakes.nri import FakeRuntime, wire
 from tests.sources.nri.source_runner import TrackingContext, eventually, in_thread, running_source
 
@@ -201,7 +201,7 @@ async def test_the_gpu_that_koordinator_chose_is_injected(runtime: FakeRuntime) 
         assert wire.one(wire.one(response, 1), 4) == wire.message(
             {1: "NVIDIA_VISIBLE_DEVICES", 2: "3"}
         )
-        assert runtime.plugins[0].mask == 0x0656 | Event.CREATE_CONTAINER.bit
+        assert runtime.plugins[0].mask == 0x0656 | 1 << EVENTS.index("CreateContainer")
 
 
 async def test_the_plugin_registers_with_the_name_and_index_of_the_options(
