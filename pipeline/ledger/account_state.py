@@ -55,25 +55,20 @@ def _is_in_range(item: Any, name: str = "") -> bool:
 def _is_consistent(usage: DeviceUsage) -> bool:
     """Whether all parts sum to their totals, and names are unique."""
     containers = usage.containers
-    sums: tuple[tuple[int | None, int, list[int]], ...] = (
-        (
-            usage.elapsed_ns,
-            usage.unheld_ns + usage.forgotten_held_ns,
-            [c.held_ns for c in containers],
-        ),
-        (
-            usage.busy_ns,
-            (usage.busy_unattributed_ns or 0) + usage.forgotten_busy_ns,
-            [c.busy_ns or 0 for c in containers],
-        ),
+    totals = (
+        (usage.elapsed_ns, usage.unheld_ns + usage.forgotten_held_ns, "held_ns"),
+        (usage.busy_ns, (usage.busy_unattributed_ns or 0) + usage.forgotten_busy_ns, "busy_ns"),
         (
             usage.energy_mj,
             (usage.energy_unattributed_mj or 0) + usage.forgotten_energy_mj,
-            [c.energy_mj or 0 for c in containers],
+            "energy_mj",
         ),
     )
     return (
-        all(whole is None or whole == rest + sum(each) for whole, rest, each in sums)
+        all(
+            total is None or total == rest + sum(getattr(one, name) or 0 for one in containers)
+            for total, rest, name in totals
+        )
         and usage.unknown_ns <= usage.unheld_ns
         and len({one.subject for one in containers}) == len(containers)
         and all(one.holding is None or one.holding.device == usage.device for one in containers)

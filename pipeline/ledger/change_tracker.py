@@ -230,7 +230,7 @@ class LedgerAccumulator:
                 held, busy, energy = split[3 * at : 3 * at + 3]
                 if container is None and split[-1]:
                     held += split[-1]
-                    self._batch.add_unknown(hour, uuid, split[-1])
+                    self._batch.unknown_hours[hour, uuid] += split[-1]
                 gain = (
                     held,
                     None if part[1] is None else busy,
@@ -244,8 +244,7 @@ class LedgerAccumulator:
     def _add_gap(self, uuid: str, end_ns: int, end_mono_ns: int, gap_ns: int) -> None:
         gap_ns = min(gap_ns, _MAX_GAP_NS)
         for hour, (part,) in split_by_hour(end_ns, gap_ns, (gap_ns,)):
-            key = hour, uuid
-            self._batch.gap_hours[key] = self._batch.gap_hours.get(key, 0) + part
+            self._batch.gap_hours[hour, uuid] += part
         reason = "down" if uuid in self._unsampled else "blind"
         start_ns, own_id = end_ns - gap_ns, token_hex(8)
         if uuid in self._gaps:

@@ -22,6 +22,11 @@ class LedgerError(Exception):
 class CorruptError(LedgerError):
     """The file is not a ledger: it is damaged, or has other contents."""
 
+    def __init__(
+        self, path: str, problem: str, fix: str = "restore the file from a valid copy"
+    ) -> None:
+        super().__init__(path, problem, fix, reason="corrupt")
+
 
 class ForeignError(LedgerError):
     """The file is valid but belongs to another program or a newer podgpu; it is not changed."""

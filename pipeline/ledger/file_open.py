@@ -157,16 +157,14 @@ def identify(connection: sqlite3.Connection, name: str) -> None:
     if application != APPLICATION_ID:
         if columns(1) <= found and _one_byte_off(application):
             problem = "has the tables of a ledger, but its header is damaged"
-            raise CorruptError(
-                name, problem, "restore the file from a valid copy", reason="corrupt"
-            )
+            raise CorruptError(name, problem)
         if found:
             fix = "give another path"
             raise ForeignError(name, "is another program's database", fix)
         raise CorruptError(name, "is empty", "give the path of the ledger sink's file")
     if not _matches_version(version, kept, found):
         problem = f"has the wrong version {version} in its header: the header is damaged"
-        raise CorruptError(name, problem, "restore the file from a valid copy", reason="corrupt")
+        raise CorruptError(name, problem)
     if version > VERSION:
         problem = f"has version {version}, but this podgpu supports only versions up to {VERSION}"
         raise ForeignError(name, problem, "use a newer podgpu, or give another path")
@@ -186,7 +184,7 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
     if path.stat().st_size <= _MAX_CHECKED_BYTES:
         (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if result != "ok":
-            raise CorruptError(str(path), str(result), "restore the file from a valid copy")
+            raise CorruptError(str(path), str(result))
 
 
 def _matches_version(version: int, kept: str | None, found: frozenset[tuple[str, str]]) -> bool:
@@ -199,8 +197,7 @@ def _matches_version(version: int, kept: str | None, found: frozenset[tuple[str,
     """
     if kept is not None:
         return kept == str(version)
-    later = columns() - columns(1)
-    return version == VERSION or (version == 1 and not later & found)
+    return version == VERSION or (version == 1 and not (columns() - columns(1)) & found)
 
 
 def _one_byte_off(application: int) -> bool:
@@ -231,13 +228,8 @@ def to_ledger_error(path: str, error: Exception) -> LedgerError:
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     problem = str(error)
     if isinstance(error, UnicodeError) or problem.startswith(_NOT_UTF8):
-        return CorruptError(
-            path,
-            "contains text that is not UTF-8",
-            "restore the file from a valid copy",
-            reason="corrupt",
-        )
+        return CorruptError(path, "contains text that is not UTF-8")
     if code in _CORRUPT or problem in _UNUSABLE:
-        return CorruptError(path, problem, "restore the file from a valid copy", reason="corrupt")
+        return CorruptError(path, problem)
     reason, fix = _ERRORS_BY_CODE.get(code, ("other", _FIX_ACCESS))
     return LedgerError(path, problem, fix, reason=reason)

@@ -22,17 +22,11 @@ SELECT device, container, COUNT(*) FROM holdings INDEXED BY holdings_by_end
 WHERE {ends} AND start_ns < ? GROUP BY device, container
 """
 _CONTAINERS: Final = (
-    "SELECT id, namespace, pod, container, uid, owner_kind, owner_name, labels FROM containers"
-)
-_SOME_CONTAINERS: Final = (
     "SELECT id, namespace, pod, container, uid, owner_kind, owner_name, labels FROM containers "
     "WHERE id IN (SELECT value FROM json_each(?))"
 )
 _LATEST_NS: Final = 1 << 62
 """In the year 2116. SQLite stores numbers in 64 bits, so later times do not fit."""
-
-_MAX_LOOKUPS: Final = 10_000
-"""If more containers are needed, all are read instead of looking them up by id."""
 
 _TOTALS: Final = """
 SELECT device, SUM(accounted_ns), SUM(gap_ns), SUM(busy_ns), SUM(energy_mj), {unknown}
@@ -261,15 +255,10 @@ def _containers_by_id(
     connection: sqlite3.Connection, ids: set[int]
 ) -> dict[int, ContainerIdentity]:
     """Return containers by id."""
-    by_id = len(ids) <= _MAX_LOOKUPS
-    query = _SOME_CONTAINERS if by_id else _CONTAINERS
-    parameters = (json.dumps(sorted(ids)),) if by_id else ()
+    rows = connection.execute(_CONTAINERS, (json.dumps(sorted(ids)),))
     return {
         key: ContainerIdentity(PartialRef(*name), kind, owner, _pairs(labels))
-        for key, *name, kind, owner, labels in (
-            _typed(row, "nttttttt") for row in connection.execute(query, parameters)
-        )
-        if by_id or key in ids
+        for key, *name, kind, owner, labels in (_typed(row, "nttttttt") for row in rows)
     }
 
 

@@ -1,6 +1,7 @@
 """The data to be written to the ledger file in one transaction."""
 
 import secrets
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -55,8 +56,8 @@ class Batch:
 
     token: str = field(default_factory=lambda: secrets.token_hex(8))
     hours: dict[tuple[int, str, PartialRef | None], Amounts] = field(default_factory=dict)
-    gap_hours: dict[tuple[int, str], int] = field(default_factory=dict)
-    unknown_hours: dict[tuple[int, str], int] = field(default_factory=dict)
+    gap_hours: Counter[tuple[int, str]] = field(default_factory=Counter)
+    unknown_hours: Counter[tuple[int, str]] = field(default_factory=Counter)
     gaps: dict[str, Gap] = field(default_factory=dict)
     holdings: dict[str, HoldingRow] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
@@ -64,7 +65,7 @@ class Batch:
     devices: dict[str, Device] = field(default_factory=dict)
     pods: dict[PartialRef, PodInfo] = field(default_factory=dict)
     states: dict[str, DeviceUsage] = field(default_factory=dict)
-    evicted: dict[str, int] = field(default_factory=dict)
+    evicted: Counter[str] = field(default_factory=Counter)
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
@@ -75,11 +76,6 @@ class Batch:
         key = hour, device, container
         earlier = self.hours.get(key)
         self.hours[key] = gain if earlier is None else _add_later(earlier, gain)
-
-    def add_unknown(self, hour: int, device: str, time_ns: int) -> None:
-        """Mark a part of the unattributed time in an hour as time with unknown holders."""
-        key = hour, device
-        self.unknown_hours[key] = self.unknown_hours.get(key, 0) + time_ns
 
     def device_hours(self) -> Iterator[tuple[int, str, int, int, int | None, int | None, int]]:
         """Yield hour, device, accounted time, gap, busy time, energy and unknown time.
@@ -93,8 +89,7 @@ class Batch:
         for key in self.gap_hours.keys() - sums.keys():
             sums[key] = 0, None, None
         for (hour, device), (held, busy, energy) in sums.items():
-            key = hour, device
-            gap, unknown = self.gap_hours.get(key, 0), self.unknown_hours.get(key, 0)
+            gap, unknown = self.gap_hours[hour, device], self.unknown_hours[hour, device]
             yield hour, device, held, gap, busy, energy, unknown
 
     def enforce_limits(self) -> None:
@@ -111,33 +106,26 @@ class Batch:
                 hour, device, _ = key
                 amounts = self.hours.pop(key)
                 self.add(hour, device, None, amounts)
-                self.add_unknown(hour, device, amounts[0])
-                self._count("hours")
+                self.unknown_hours[hour, device] += amounts[0]
+                self.evicted["hours"] += 1
             for key in sorted(self.hours, key=itemgetter(0))[: len(self.hours) - MAX_HOURS]:
                 del self.hours[key]
-                self._count("hours")
+                self.evicted["hours"] += 1
         if len(self.holdings) > MAX_HOLDINGS:
-            ended = [
-                (row.until_ns, at)
-                for at, row in enumerate(self.holdings.values())
-                if row.holding.end is not None
-            ]
-            keys = list(self.holdings)
-            for _, at in sorted(ended)[: MAX_HOLDINGS // 2]:
-                del self.holdings[keys[at]]
-                self._count("holdings")
+            ended = [key for key, row in self.holdings.items() if row.holding.end is not None]
+            ended.sort(key=lambda key: self.holdings[key].until_ns)
+            for key in ended[: MAX_HOLDINGS // 2]:
+                del self.holdings[key]
+                self.evicted["holdings"] += 1
         while len(self.gaps) > MAX_HOLDINGS:
             del self.gaps[next(iter(self.gaps))]
-            self._count("gaps")
+            self.evicted["gaps"] += 1
         if len(self.pods) > MAX_HOURS + MAX_HOLDINGS:
             needed = {container for _, _, container in self.hours} | {
                 row.holding.subject for row in self.holdings.values()
             }
             for subject in self.pods.keys() - needed:
                 del self.pods[subject]
-
-    def _count(self, what: str) -> None:
-        self.evicted[what] = self.evicted.get(what, 0) + 1
 
 
 def _sum(one: Amounts, other: Amounts) -> Amounts:

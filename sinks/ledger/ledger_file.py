@@ -228,8 +228,7 @@ class LedgerFile:
             connection.close()
             found = to_ledger_error(str(self.path), error)
             if found.reason == "read_only" and not _writable_format(self.path):
-                problem, fix = "its header is damaged", "restore the file from a valid copy"
-                raise CorruptError(str(self.path), problem, fix, reason="corrupt") from error
+                raise CorruptError(str(self.path), "its header is damaged") from error
             raise found from error
         except OSError as error:
             connection.close()

@@ -1,6 +1,5 @@
 """Convert timestamps of the API server to times on both clocks."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from pipeline.base.clock import WallTimes
@@ -11,15 +10,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class Timestamps:
-    """Converts equal timestamps to equal times, during the life of the object.
-
-    Args:
-        now: returns the time of both clocks.
-    """
-
-    def __init__(self, now: Callable[[], Instant]) -> None:
-        self._moment = WallTimes(now)
+class Timestamps(WallTimes):
+    """Converts equal timestamps to equal times, during the life of the object."""
 
     def parse(self, value: object) -> Instant | None:
         """Return the time of a timestamp; None if it is not a timestamp."""
@@ -30,4 +22,4 @@ class Timestamps:
             return None
         if not 0 <= wall_ns < 1 << 63:
             return None
-        return self._moment(wall_ns)
+        return self(wall_ns)
