@@ -70,7 +70,7 @@ class CountersKeeper:
         """Pass on the plan each time the list changes, until cancelled."""
         if self._origin is None:
             return
-        async with self._origin:
+        with self._origin.watching:
             while True:
                 await self._origin.wait()
                 asked, self._asked = self._asked, False

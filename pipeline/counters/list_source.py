@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
-from typing import Final, Self, TypeAlias
+from typing import Final, TypeAlias
 
 import orjson
 
@@ -77,6 +77,7 @@ class ListFile:
     Attributes:
         place: the file, for messages.
         vital: podgpu does not start without it.
+        watching: entered while `wait` is used.
     """
 
     vital = True
@@ -84,21 +85,10 @@ class ListFile:
     def __init__(self, path: Path) -> None:
         self.place = str(path)
         self._path = path
-        self._watcher = Watcher(path)
-        self._following = ExitStack()
+        self.watching = self._watcher = Watcher(path)
+        self._is_watched = False
         self._asked = False
         self._never_read = True
-
-    async def __aenter__(self) -> Self:
-        self._following.enter_context(self._watcher)
-        self._watcher.open()
-        await asyncio.to_thread(self._watcher.arm)
-        # The file may have changed between the first read and the start of the watch.
-        self._watcher.wake()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._following.close()
 
     async def read(self) -> str:
         """Return the text of the list; later changes end `wait`.
@@ -120,6 +110,9 @@ class ListFile:
     async def wait(self) -> None:
         """Wait for a change, and then until the file does not change any more."""
         self._watcher.open()
+        if not self._is_watched:
+            self._is_watched = True
+            return  # the file may have changed between the first read and the start of the watch
         if not await self._watcher.wait(self._watcher.max_wait(_POLL)):
             return
         loop = asyncio.get_running_loop()
@@ -143,9 +136,11 @@ class ListConfigMap:
     Attributes:
         place: the ConfigMap, for messages.
         vital: see `ListFile`.
+        watching: see `ListFile`.
     """
 
     vital = False
+    watching = nullcontext()
 
     def __init__(self, name: str, kubeconfig: Path | None, connect: Connect) -> None:
         self.place = f"ConfigMap {name}"
@@ -156,12 +151,6 @@ class ListConfigMap:
         self._asked = asyncio.Event()
         self._backoff = Backoff(max_delay=_REQUEST_INTERVAL)
         self._pause = _REQUEST_INTERVAL
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
 
     async def read(self) -> str:
         """Return the text of the list.
@@ -213,7 +202,7 @@ class ListConfigMap:
 
 
 Origin: TypeAlias = ListFile | ListConfigMap
-"""Where a list is stored. Use it with `async with` while it is followed."""
+"""Where a list is stored."""
 
 
 def origin_of(setting: Counters, connect: Connect) -> Origin | None:
