@@ -136,7 +136,6 @@ class Profiler:
         """Take a sample and compare it with the previous one. A `Reader`."""
         if self._shared:
             return codes.NOT_CALLED
-        self._buffers.tidy()
         older, at = self._previous, self._target.now()
         if older is not None and at.mono_ns - older.ended.mono_ns < MIN_INTERVAL_NS:
             return codes.NOT_CALLED

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from pipeline.model import Device, Instant
-from sources.nvml import codes, library
+from sources.nvml import codes
 from sources.nvml.gpu import Gpu
 from sources.nvml.library import Handle, Library, address
 from sources.nvml.targets import ReadingRequest, Target
@@ -31,6 +31,7 @@ _TEXTS: Final = (
     ("part_number", "nvmlDeviceGetBoardPartNumber"),
     ("vbios_version", "nvmlDeviceGetVbiosVersion"),
     ("inforom_image_version", "nvmlDeviceGetInforomImageVersion"),
+    ("gsp_firmware_version", "nvmlDeviceGetGspFirmwareVersion"),
 )
 _INFOROM: Final = ("inforom_oem_version", "inforom_ecc_version", "inforom_power_version")
 
@@ -298,6 +299,3 @@ def _board_texts(nvml: Library, handle: Handle) -> Iterator[tuple[str, tuple[int
         yield name, nvml.text("nvmlDeviceGetInforomVersion", handle, ctypes.c_int(part))
     code, brand = nvml.number("nvmlDeviceGetBrand", handle)
     yield "brand", (code, _BRANDS.get(brand, ""))
-    buffer = library.text_buffer()
-    code = nvml.call("nvmlDeviceGetGspFirmwareVersion", handle, buffer)
-    yield "gsp_firmware_version", (code, library.decoded(buffer))

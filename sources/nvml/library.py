@@ -70,27 +70,26 @@ SAMPLE_SIZE: Final = ctypes.sizeof(pynvml.c_nvmlSample_t)
 
 
 class Buffer:
-    """A buffer for one sample; it is freed some time after its last reference is gone.
+    """A buffer for one sample; when its last reference is gone, another sample may use it.
 
     Attributes:
         box: NVML's buffer.
     """
 
-    def __init__(self, box: Any, drop: Callable[[int], None]) -> None:
+    def __init__(self, box: Any, release: Callable[[Any], None]) -> None:
         self.box = box
-        self._drop = drop
+        self._release = release
 
     def __del__(self) -> None:
-        self._drop(id(self.box))
+        self._release(self.box)
 
 
 class Buffers:
     """The buffers of one initialisation of NVML.
 
-    A thread that hangs in the driver keeps a reference to its buffers, so they are not freed during
-    its call. The last reference may be released on any thread, even that of the event loop, which
-    must not call NVML. So the release is only recorded, and the next NVML thread that requests a
-    buffer frees it.
+    A thread that hangs in the driver keeps a reference to its buffers, so they are neither freed
+    nor used again during its call. The last reference may be released on any thread, even that of
+    the event loop, which must not call NVML. So unused buffers are kept until NVML is shut down.
 
     Args:
         make: creates an empty box.
@@ -100,32 +99,23 @@ class Buffers:
     def __init__(self, make: Callable[[], Any], call: Callable[..., int]) -> None:
         self._make = make
         self._call = call
-        self._live: dict[int, Any] = {}
-        self._dropped: deque[int] = deque()
+        self._allocated: list[Any] = []
+        self._unused: deque[Any] = deque()
 
     def new(self) -> tuple[int, Buffer | None]:
-        """Allocate a buffer; None with a code other than 0."""
-        self.tidy()
-        box = self._make()
-        code = self._call("nvmlGpmSampleAlloc", ctypes.byref(box))
-        if code:
-            return code, None
-        # Not NVML's address, which it may reuse.
-        self._live[id(box)] = box
-        return code, Buffer(box, self._dropped.append)
-
-    def tidy(self) -> None:
-        """Free the buffers that have no reference any more."""
-        with contextlib.suppress(IndexError):  # another thread may take the last one
-            while self._dropped:
-                box = self._live.pop(self._dropped.popleft(), None)
-                if box is not None:
-                    self._call("nvmlGpmSampleFree", box)
+        """Return an unused or a new buffer; None with a code other than 0."""
+        try:
+            box = self._unused.pop()
+        except IndexError:
+            box = self._make()
+            if code := self._call("nvmlGpmSampleAlloc", ctypes.byref(box)):
+                return code, None
+            self._allocated.append(box)
+        return codes.OK, Buffer(box, self._unused.append)
 
     def clear(self) -> None:
         """Free all buffers. No buffer may be in use now or later."""
-        while self._live:
-            _, box = self._live.popitem()
+        for box in self._allocated:
             self._call("nvmlGpmSampleFree", box)
 
 
@@ -209,9 +199,11 @@ class Library:
 
     def text(self, name: str, *args: object) -> tuple[int, str]:
         """Query a text; return NVML's code and the text."""
-        buffer = text_buffer()
-        code = self.call(name, *args, buffer, ctypes.c_uint(_TEXT_SIZE))
-        return code, decoded(buffer)
+        buffer = ctypes.create_string_buffer(_TEXT_SIZE)
+        # The only function that does not take the size.
+        sizes = [] if name == "nvmlDeviceGetGspFirmwareVersion" else [ctypes.c_uint(_TEXT_SIZE)]
+        code = self.call(name, *args, buffer, *sizes)
+        return code, buffer.value.decode(errors="replace")
 
     def number(self, name: str | Sequence[str], *args: object) -> tuple[int, int]:
         """Query an unsigned int; return NVML's code and the number."""
@@ -312,16 +304,6 @@ class Library:
 
 def _missing(*_: object) -> int:
     return codes.FUNCTION_NOT_FOUND
-
-
-def text_buffer() -> "ctypes.Array[ctypes.c_char]":
-    """Create a buffer that is large enough for any text of NVML."""
-    return ctypes.create_string_buffer(_TEXT_SIZE)
-
-
-def decoded(buffer: "ctypes.Array[ctypes.c_char]") -> str:
-    """Return the text in a buffer."""
-    return buffer.value.decode(errors="replace")
 
 
 def address(handle: Handle) -> int:

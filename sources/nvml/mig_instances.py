@@ -57,23 +57,17 @@ class MigInstances:
 
     def __init__(self, target: Target, parent: Device, profiling: Profiling) -> None:
         self._target = target
-        self._nvml = nvml = target.nvml
+        self._nvml = target.nvml
         self._gpu = target.handle
         self._parent = parent
         self._has_instance = target.wanted.choice.has_instance
         self._profiling = profiling
         self._slots: list[MigInstance | None] = []
-        self._text = library.text_buffer()
-        self._gi, self._ci = ctypes.c_uint(), ctypes.c_uint()
         self.devices: tuple[Device, ...] = ()
         self.numbers: dict[int, int] = {}
         # Attributes, since an error may interrupt an enumeration.
         self._changed = False
         self._new_slots = False
-        self._by_index = nvml.function("nvmlDeviceGetMigDeviceHandleByIndex")
-        self._uuid = nvml.function("nvmlDeviceGetUUID")
-        self._gi_of = nvml.function("nvmlDeviceGetGpuInstanceId")
-        self._ci_of = nvml.function("nvmlDeviceGetComputeInstanceId")
 
     def enumerate(self, result: GpuReadings) -> None:
         """Enumerate the instances and update `devices` and `numbers`.
@@ -162,17 +156,16 @@ class MigInstances:
 
     def _read_index(self, index: int) -> tuple[int, _Key | None]:
         """Fetch the handle at an index, and its uuid, GI and CI."""
-        handle, text = library.Device(), self._text
-        code = (
-            self._by_index(self._gpu, ctypes.c_uint(index), ctypes.byref(handle))
-            or self._uuid(handle, text, ctypes.c_uint(len(text)))
-            or self._gi_of(handle, ctypes.byref(self._gi))
-            or self._ci_of(handle, ctypes.byref(self._ci))
-        )
+        nvml, handle = self._nvml, library.Device()
+        name = "nvmlDeviceGetMigDeviceHandleByIndex"
         self._handle = handle
-        if code:
+        if code := nvml.call(name, self._gpu, ctypes.c_uint(index), ctypes.byref(handle)):
             return code, None
-        return code, (library.decoded(text), self._gi.value, self._ci.value)
+        code, uuid = nvml.text("nvmlDeviceGetUUID", handle)
+        gi_code, gi = nvml.number("nvmlDeviceGetGpuInstanceId", handle)
+        ci_code, ci = nvml.number("nvmlDeviceGetComputeInstanceId", handle)
+        code = code or gi_code or ci_code
+        return code, None if code else (uuid, gi, ci)
 
     def _make_slot(self, key: _Key, index: int) -> MigInstance:
         uuid, gi, ci = key

@@ -22,7 +22,7 @@ from sources.nvml.targets import GpuReadings, ReadingRequest
 from sources.nvml.topology_poller import TopologyPoller
 from sources.nvml.usage_sampler import UsageSampler
 from sources.nvml.worker_pool import Job, Step
-from sources.nvml.xid_watch import WatchReport, XidEvent, XidWatch
+from sources.nvml.xid_watch import XidEvent, XidWatch
 
 EARLY_NS: Final = NS
 """When a second round follows the first one, if the interval is longer than twice this time."""
@@ -120,7 +120,7 @@ class Sampler:
         if not wanted or (state.xid_watch and state.xid_watch.is_alive()):
             return
         self._ctx.meter.add("podgpu_source_dropped_total", 0, reason="xids")
-        state.xid_watch = XidWatch(state.nvml, self._ctx.clock, self._on_watch_report)
+        state.xid_watch = XidWatch(state.nvml, self._ctx.clock, self._on_xid, self._on_registered)
         state.xid_watch.start()
         self._has_watch = True
         self._watched_gpus = self._inventory.gpus
@@ -335,29 +335,31 @@ class Sampler:
             if self._usage_sampler is not None:
                 await self._usage_sampler.sample_now(gpus)
 
-    def _on_watch_report(self, report: WatchReport) -> None:
-        history, ctx, uuid, code = self._history, self._ctx, report.uuid, report.code
-        if isinstance(report, XidEvent):
-            history.xids.add(uuid, code, report.at)
-            pending = report.report(self._inventory.devices)
-            if not self._reports.add(pending, pending.device, code, report.at.mono_ns):
-                ctx.meter.add("podgpu_source_dropped_total", reason="xids")
-            unlogged = history.xid_log.admit(uuid, code, report.at)
-            if unlogged is not None:
-                self._log_xid(uuid, code, unlogged)
-        elif code == codes.OK:
-            history.xids.start_watching(uuid, ctx.clock.now())
-        else:
-            if uuid not in history.unwatched:
-                history.unwatched.add(uuid)
-                ctx.log.warning(
-                    "cannot watch %s for XID errors: the driver returned %s",
-                    history.describe(uuid) if uuid else "all GPUs",
-                    codes.name(code),
-                )
-            return
+    def _on_xid(self, event: XidEvent) -> None:
+        history, uuid, code = self._history, event.uuid, event.code
+        history.xids.add(uuid, code, event.at)
+        pending = event.report(self._inventory.devices)
+        if not self._reports.add(pending, pending.device, code, event.at.mono_ns):
+            self._ctx.meter.add("podgpu_source_dropped_total", reason="xids")
+        unlogged = history.xid_log.admit(uuid, code, event.at)
+        if unlogged is not None:
+            self._log_xid(uuid, code, unlogged)
         self._xids_changed.add(uuid)
         self._xids_pending.set()
+
+    def _on_registered(self, uuid: str, code: int) -> None:
+        history, ctx = self._history, self._ctx
+        if code == codes.OK:
+            history.xids.start_watching(uuid, ctx.clock.now())
+            self._xids_changed.add(uuid)
+            self._xids_pending.set()
+        elif uuid not in history.unwatched:
+            history.unwatched.add(uuid)
+            ctx.log.warning(
+                "cannot watch %s for XID errors: the driver returned %s",
+                history.describe(uuid) if uuid else "all GPUs",
+                codes.name(code),
+            )
 
     def _log_xid(self, uuid: str, code: int, unlogged: int) -> None:
         """Log an XID error, with the number of earlier ones that were not logged."""

@@ -1,7 +1,7 @@
 """One usage sample of a GPU and its MIG instances, taken on the thread that calls NVML."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pipeline.model import DeviceUse, GpuProcess, Instant
@@ -41,19 +41,18 @@ class RawDeviceUse:
     utilization: Mapping[int, ProcessBusyTime] | None = None
 
 
-@dataclass(slots=True)
-class GpuSample:
-    """The usage samples of a GPU and its MIG instances.
+class GpuSample(GpuReadings):
+    """The usage samples of a GPU and its MIG instances; no readings, but errors.
 
     Attributes:
-        uuid: of the GPU.
         devices: its MIG instances, then the GPU; empty if it is down.
-        errors: NVML's codes of the failed calls.
     """
 
-    uuid: str
-    devices: list[RawDeviceUse] = field(default_factory=list)
-    errors: list[int] = field(default_factory=list)
+    __slots__ = ("devices",)
+
+    def __init__(self, uuid: str, at: Instant) -> None:
+        super().__init__(uuid, at)
+        self.devices: list[RawDeviceUse] = []
 
 
 class _SampledDevice:
@@ -66,7 +65,7 @@ class _SampledDevice:
         self._samples = 0
 
     def read(
-        self, result: GpuReadings, at: Instant, *tiers: list[Reader]
+        self, sample: GpuSample, at: Instant, *tiers: list[Reader]
     ) -> tuple[GpuReadings, Instant | None]:
         """Call the readers of some tiers; return their readings and the time of the last sample.
 
@@ -82,7 +81,7 @@ class _SampledDevice:
         own_result = GpuReadings(self.uuid, at)
         for tier in tiers:
             self.plan.run(tier, own_result, at)
-        result.errors += own_result.errors
+        sample.errors += own_result.errors
         if own_result or own_result.processes:
             self._since = at
         return own_result, since
@@ -128,30 +127,28 @@ class GpuUsageSampler:
         Raises:
             DriverGoneError: the driver is gone.
         """
-        sample = GpuSample(self.gpu.uuid)
+        sample = GpuSample(self.gpu.uuid, self._now())
         interrupted, self.was_down = self.was_down, False
         if interrupted or not self.gpu.up:
             self._forget()
         if self.gpu.up:
-            result = GpuReadings(self.gpu.uuid, self._now())
             try:
                 with self.gpu.visit():
-                    self._sample_gpu(sample, result)
+                    self._sample_gpu(sample)
             except codes.DeviceLostError:
                 # The next round reports it.
                 self._forget()
                 sample.devices.clear()
-            sample.errors += result.errors
         return sample
 
-    def _sample_gpu(self, sample: GpuSample, result: GpuReadings) -> None:
+    def _sample_gpu(self, sample: GpuSample) -> None:
         mig = self.gpu.mig
         if (mig is not None) != self._has_instances:
             # A change of MIG mode resets the GPU.
             self._has_instances = mig is not None
             self._forget()
         if mig is not None:
-            self._sample_instances(mig, sample, result)
+            self._sample_instances(mig, sample)
         if not self.gpu.is_read:
             return
         plan = self._gpu_device.plan
@@ -160,15 +157,15 @@ class GpuUsageSampler:
             plan.add(plan.slow, self._get_profiling().gpu())
         at = self._now()
         tiers = [plan.fast] if self._has_instances else [plan.fast, plan.slow]
-        read, since = self._gpu_device.read(result, at, *tiers)
+        read, since = self._gpu_device.read(sample, at, *tiers)
         entries = None
         if not self._has_instances and since is not None:
             entries = self._utilization.scaled_to(read.at.mono_ns - since.mono_ns)
         if read or read.processes:
-            sample.devices.append(replace(_raw_use(read, since, result), utilization=entries))
+            sample.devices.append(replace(_raw_use(read, since, sample), utilization=entries))
 
-    def _sample_instances(self, mig: MigInstances, sample: GpuSample, result: GpuReadings) -> None:
-        mig.enumerate(result)
+    def _sample_instances(self, mig: MigInstances, sample: GpuSample) -> None:
+        mig.enumerate(sample)
         present_devices: dict[tuple[str, int], _SampledDevice] = {}
         for present in mig.present_instances():
             key = (present.device.uuid, address(present.handle))
@@ -177,13 +174,13 @@ class GpuUsageSampler:
             sampled.plan.set_shared(shared=present.shared)
             at = self._now()
             try:
-                read, since = sampled.read(result, at, sampled.plan.fast)
+                read, since = sampled.read(sample, at, sampled.plan.fast)
             except codes.DeviceLostError as lost:
-                result.errors.append(lost.code)
+                sample.errors.append(lost.code)
                 sampled.forget()
                 continue
             if read or read.processes:
-                sample.devices.append(_raw_use(read, since, result))
+                sample.devices.append(_raw_use(read, since, sample))
         self._instances = present_devices
 
     def _make_device(self, present: MigInstance) -> _SampledDevice:
@@ -205,7 +202,7 @@ class GpuUsageSampler:
             sampled.forget()
 
 
-def _raw_use(read: GpuReadings, since: Instant | None, result: GpuReadings) -> RawDeviceUse:
+def _raw_use(read: GpuReadings, since: Instant | None, sample: GpuSample) -> RawDeviceUse:
     """Create the usage sample of a GPU or an instance; add errors of impossible values."""
     values = {reading.field: int(reading.value) for reading in read if reading.field != BUSY}
     total, free = values.get(_TOTAL), values.get(_FREE)
@@ -225,16 +222,16 @@ def _raw_use(read: GpuReadings, since: Instant | None, result: GpuReadings) -> R
         good_for_ns=0,
     )
     listed = read.processes[0].processes if read.processes else None
-    return RawDeviceUse(use, None if listed is None else _plausible(listed, total, result))
+    return RawDeviceUse(use, None if listed is None else _plausible(listed, total, sample))
 
 
 def _plausible(
-    listed: tuple[GpuProcess, ...], total: int | None, result: GpuReadings
+    listed: tuple[GpuProcess, ...], total: int | None, sample: GpuSample
 ) -> tuple[GpuProcess, ...]:
     """Return the processes, without the memory of those that use more than the device has."""
     if total is None or all((one.memory_bytes or 0) <= total for one in listed):
         return listed
-    result.errors.append(codes.OUT_OF_RANGE)
+    sample.errors.append(codes.OUT_OF_RANGE)
     return tuple(
         replace(one, memory_bytes=None) if (one.memory_bytes or 0) > total else one
         for one in listed

@@ -6,7 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from pipeline.base.clock import Clock
 from pipeline.model import Device, Instant, XidReport
@@ -19,19 +19,6 @@ NO_INSTANCE: Final = 0xFFFFFFFF
 
 SLICE: Final = 0.5
 """Maximum seconds of one wait, and so the time until the thread notices that it must stop."""
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """Whether XID errors of a GPU are reported from now on.
-
-    Attributes:
-        uuid: of the GPU; empty if this concerns all GPUs.
-        code: NVML's code; other than `OK` if the errors cannot be watched.
-    """
-
-    uuid: str
-    code: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +53,30 @@ class XidEvent:
         return XidReport(found[0] if len(found) == 1 else self.uuid, "", self.code, self.at)
 
 
-WatchReport: TypeAlias = Registration | XidEvent
-
-
 class XidWatch(threading.Thread):
     """Registers GPUs for XID events and waits for events until it is stopped.
 
     Args:
         nvml: the library, initialised.
         clock: the clock.
-        report: called on the event loop that runs now.
+        on_xid: called for each XID error, on the event loop that runs now.
+        on_registered: called there with the uuid of a GPU and NVML's code: whether its XID errors
+            are reported from now on. The uuid is empty if this concerns all GPUs.
     """
 
-    def __init__(self, nvml: Library, clock: Clock, report: Callable[[WatchReport], None]) -> None:
+    def __init__(
+        self,
+        nvml: Library,
+        clock: Clock,
+        on_xid: Callable[[XidEvent], None],
+        on_registered: Callable[[str, int], None],
+    ) -> None:
         super().__init__(name="podgpu-nvml-xid", daemon=True)
         self.ended = asyncio.Event()
         self._nvml = nvml
         self._clock = clock
-        self._report = report
+        self._on_xid = on_xid
+        self._on_registered = on_registered
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._wake_event = threading.Event()
@@ -115,13 +108,10 @@ class XidWatch(threading.Thread):
         finally:
             self._call_on_loop(self.ended.set)
 
-    def _call_on_loop(self, call: Callable[[], None]) -> None:
+    def _call_on_loop(self, call: Callable[..., None], *args: object) -> None:
         # RuntimeError: the loop has ended, so no report is needed.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(call)
-
-    def _report_on_loop(self, report: WatchReport) -> None:
-        self._call_on_loop(lambda: self._report(report))
+            self._loop.call_soon_threadsafe(call, *args)
 
     def _watch_with_one_set(self) -> bool:
         """Watch until stopped or renewed; return False if a new set would not help."""
@@ -129,7 +119,7 @@ class XidWatch(threading.Thread):
         events = library.EventSet()
         code = nvml.call("nvmlEventSetCreate", ctypes.byref(events))
         if code:
-            self._report_on_loop(Registration("", code))
+            self._call_on_loop(self._on_registered, "", code)
             return False
         data = library.EventData()
         wait = nvml.bind(
@@ -183,7 +173,7 @@ class XidWatch(threading.Thread):
             code = self._register_one(handle, events)
             if code == codes.OK:
                 self._registered[handle_address] = uuid
-            self._report_on_loop(Registration(uuid, code))
+            self._call_on_loop(self._on_registered, uuid, code)
         return False
 
     def _register_one(self, handle: Handle, events: object) -> int:
@@ -209,7 +199,7 @@ class XidWatch(threading.Thread):
         at, gpu_instance = self._clock.now(), _number(data.gpuInstanceId)
         compute_instance = _number(data.computeInstanceId)
         event = XidEvent(uuid, int(data.eventData), at, gpu_instance, compute_instance)
-        self._report_on_loop(event)
+        self._call_on_loop(self._on_xid, event)
 
 
 def _number(number: int) -> int | None:

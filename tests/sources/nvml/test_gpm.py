@@ -340,7 +340,7 @@ def test_a_device_without_any_metric_of_the_plan_is_not_supported(fake_nvml: Fak
     assert not readings.errors
 
 
-def test_buffers_are_freed_by_the_next_call_of_the_thread(fake_nvml: FakeNvml) -> None:
+def test_unused_buffers_are_used_again_and_freed_at_the_shutdown(fake_nvml: FakeNvml) -> None:
     profiler, clock, nvml = opened(fake_nvml, h100s(1))
     readings = GpuReadings(GPU[0], clock())
     profiler.read(readings, clock())
@@ -353,7 +353,7 @@ def test_buffers_are_freed_by_the_next_call_of_the_thread(fake_nvml: FakeNvml) -
     assert fake_nvml.gpm_samples() == (0, 0)
     nvml.open()
     profiler.reset()
-    nvml.buffers.tidy()
+    nvml.close()
     assert fake_nvml.gpm_samples() == (0, 0), "nothing is freed twice"
 
 
