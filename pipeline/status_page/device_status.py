@@ -132,7 +132,7 @@ def _common(view: _View, uuid: str, one: Attribution | None) -> dict[str, Any]:
         "holders": tuple(_holder(view, each) for each in holders) if holders_known else None,
         "holders_left_out": len(every) - len(holders),
         "conflicts": one.conflicts if one is not None else 0,
-        "access": tuple(_access(each) for each in access[: view.limit]),
+        "access": tuple(AccessStatus(**_container(each)) for each in access[: view.limit]),
         "access_left_out": max(len(access) - view.limit, 0),
     }
 
@@ -157,33 +157,24 @@ def _utilization(uuid: str, values: Values) -> float | None:
 
 
 def _holder(view: _View, holder: Holder) -> HolderStatus:
-    status_input, subject = view.status_input, holder.subject
+    status_input = view.status_input
     source = status_input.sources.get(holder.source)
     return HolderStatus(
-        namespace=text_or_none(subject.namespace),
-        pod=text_or_none(subject.pod),
-        container=text_or_none(subject.container),
-        uid=text_or_none(subject.uid),
+        **_container(holder),
         since=date(status_input.now.wall_of(holder.since)),
         since_known=not holder.since_observed,
         share=holder.share,
         replicas=len(holder.replicas) or None,
-        source=line(holder.source),
-        evidence=holder.evidence.name.lower(),
         age_seconds=status_input.age(source.confirmed_at if source is not None else None),
     )
 
 
-def _access(access: Access) -> AccessStatus:
-    subject = access.subject
-    return AccessStatus(
-        namespace=text_or_none(subject.namespace),
-        pod=text_or_none(subject.pod),
-        container=text_or_none(subject.container),
-        uid=text_or_none(subject.uid),
-        source=line(access.source),
-        evidence=access.evidence.name.lower(),
-    )
+def _container(one: Holder | Access) -> dict[str, Any]:
+    names = ("namespace", "pod", "container", "uid")
+    return {name: text_or_none(getattr(one.subject, name)) for name in names} | {
+        "source": line(one.source),
+        "evidence": one.evidence.name.lower(),
+    }
 
 
 def _place(number: int | None) -> int | None:

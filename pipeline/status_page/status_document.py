@@ -21,14 +21,26 @@ Figure: TypeAlias = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-class HolderStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A container that holds a device or a share of it.
+class ContainerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A container that a source reports for a device.
 
     Attributes:
         namespace: namespace of the pod.
         pod: name of the pod.
         container: name of the container.
         uid: UID of the pod.
+    """
+
+    namespace: str | None
+    pod: str | None
+    container: str | None
+    uid: str | None
+
+
+class HolderStatus(ContainerStatus, frozen=True, kw_only=True):
+    """A container that holds a device or a share of it.
+
+    Attributes:
         since: when the container got the device, as far as known.
         since_known: whether a source reports that time; otherwise podgpu saw the holder then for
             the first time, and it may have held the device before.
@@ -39,10 +51,6 @@ class HolderStatus(msgspec.Struct, frozen=True, kw_only=True):
         age_seconds: seconds since the source last confirmed its claims.
     """
 
-    namespace: str | None
-    pod: str | None
-    container: str | None
-    uid: str | None
     since: Moment
     since_known: bool
     share: Figure | None
@@ -52,22 +60,14 @@ class HolderStatus(msgspec.Struct, frozen=True, kw_only=True):
     age_seconds: Figure | None
 
 
-class AccessStatus(msgspec.Struct, frozen=True, kw_only=True):
+class AccessStatus(ContainerStatus, frozen=True, kw_only=True):
     """A container that has access to a device without holding it.
 
     Attributes:
-        namespace: namespace of the pod.
-        pod: name of the pod.
-        container: name of the container.
-        uid: UID of the pod.
         source: name of the source that reports it.
         evidence: what gives access: a variable, a mount, or a ResourceClaim with `adminAccess`.
     """
 
-    namespace: str | None
-    pod: str | None
-    container: str | None
-    uid: str | None
     source: str
     evidence: str
 

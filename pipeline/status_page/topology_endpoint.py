@@ -25,7 +25,7 @@ BEST: Final = "/topology/best"
 WAITING: Final = 16
 """Most requests to `/topology/best` that can wait while one is computed."""
 
-FREE_UNKNOWN: Final = "it is unknown which GPUs are free"
+_FREE_UNKNOWN: Final = "it is unknown which GPUs are free"
 
 _JSON: Final = "application/json"
 _FORMATS: Final = ("json", "text", "dot")
@@ -68,7 +68,9 @@ class TopologyPages:
             return _no_topology(snapshot)
         topology, available = snapshot.topology, snapshot.availability
         if form == "text":
-            text = overview(topology, available, availability_unknown_reason(snapshot))
+            reason = availability_unknown_reason(snapshot)
+            head = f"{_FREE_UNKNOWN}: {reason}\n\n" if reason else ""
+            text = f"{head}{matrix(topology)}\n{tree(topology, available)}"
             return HttpResponse(text.encode("utf-8", "replace"))
         if form == "dot":
             body = dot(topology, available).encode("utf-8", "replace")
@@ -100,7 +102,7 @@ class TopologyPages:
                 return _no_topology(snapshot)
             candidates = query.get("candidates")
             if candidates is None and (reason := availability_unknown_reason(snapshot)):
-                return plain(503, f"{FREE_UNKNOWN}: {reason}")
+                return plain(503, f"{_FREE_UNKNOWN}: {reason}")
             if self._waiting >= WAITING:
                 return plain(503, "too many requests are being computed: try again later")
             work = partial(choose_gpus, snapshot.topology, snapshot.availability, n)
@@ -120,12 +122,6 @@ class TopologyPages:
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown()
-
-
-def overview(topology: Topology, available: Availability | None, reason: str = "") -> str:
-    """Return matrix and tree as one text, with the reason if it is unknown which GPUs are free."""
-    head = f"{FREE_UNKNOWN}: {reason}\n\n" if reason else ""
-    return f"{head}{matrix(topology)}\n{tree(topology, available)}"
 
 
 def _no_topology(snapshot: Snapshot | None) -> HttpResponse:

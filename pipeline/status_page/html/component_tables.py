@@ -3,7 +3,7 @@
 from typing import Final
 
 from pipeline.status_page.display_text import UNKNOWN, amount, size, span, unresolved_text
-from pipeline.status_page.html.elements import cell, known, row, table, text
+from pipeline.status_page.html.elements import cell, known, row, shown, table, text
 from pipeline.status_page.status_document import ErrorStatus, SinkStatus, SourceStatus
 
 _SOURCES: Final = ("Source", "State", "Last report", "Holders confirmed", "Restarts", "Last error")
@@ -40,12 +40,12 @@ def _source(source: SourceStatus) -> str:
         source.name,
         source.kind,
         cell(_STATES[source.state] + note, label="State"),
-        cell(_ago(source.age_seconds), "num", "Last report"),
+        cell(shown(source.age_seconds, _ago), "num", "Last report"),
         # Empty for a source that reports no holders.
         cell(_ago(confirmed), "num", "Holders confirmed")
         if confirmed is not None
         else cell("", "no"),
-        cell(_count(source.restarts), "num", "Restarts"),
+        cell(shown(source.restarts, amount), "num", "Restarts"),
         cell(_error(source.error), "wide", "Last error"),
     )
 
@@ -60,7 +60,7 @@ def _sink(sink: SinkStatus) -> str:
             state = "delivering" if sink.delivering else '<span class="bad">not delivering</span>'
     if sink.queue_writable is False:
         state += '<small class="bad">its queue cannot be written to disk</small>'
-    queued = _count(sink.queued)
+    queued = shown(sink.queued, amount)
     if sink.queued and sink.oldest_seconds is not None:
         queued += f", oldest {span(sink.oldest_seconds)}"
     if sink.queue_bytes:
@@ -72,12 +72,12 @@ def _sink(sink: SinkStatus) -> str:
     ]
     if sink.errors:
         lost.append(f'<small class="warn">{amount(sink.errors)} other errors</small>')
-    none = _count(0 if sink.dropped is not None else None)
+    none = shown(0 if sink.dropped is not None else None, amount)
     return _row(
         sink.name,
         sink.kind,
         cell(state, label="State"),
-        cell(_count(sink.emitted), "num", "Emitted"),
+        cell(shown(sink.emitted, amount), "num", "Emitted"),
         cell(queued, "num", "Queued"),
         cell("<br>".join(lost) or none, "num", "Lost"),
         cell(_error(sink.error), "wide", "Last error"),
@@ -87,16 +87,12 @@ def _sink(sink: SinkStatus) -> str:
 def _error(error: ErrorStatus | None) -> str:
     if error is None:
         return '<span class="soft">none</span>'
-    age = "" if error.age_seconds is None else f"{span(error.age_seconds)} ago"
+    age = "" if error.age_seconds is None else _ago(error.age_seconds)
     when = ", ".join(word for word in (age, "resolved" if error.over else "") if word)
     suffix = f' <span class="soft">({when})</span>' if when else ""
     kind = {True: "soft", False: "bad", None: "warn"}[error.over]
     return f'<span class="{kind}">{text(error.text)}</span>{suffix}'
 
 
-def _ago(seconds: float | None) -> str:
-    return known(UNKNOWN) if seconds is None else f"{span(seconds)} ago"
-
-
-def _count(count: int | None) -> str:
-    return known(UNKNOWN) if count is None else amount(count)
+def _ago(seconds: float) -> str:
+    return f"{span(seconds)} ago"

@@ -1,12 +1,14 @@
 """HTML elements of the page. All external text is escaped by `text`."""
 
 import html
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import zip_longest
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 from pipeline.status_page.display_text import UNKNOWN
+
+T = TypeVar("T")
 
 _UNKNOWN: Final = f'<span aria-hidden="true">&ndash;</span><span class="v">{UNKNOWN}</span>'
 
@@ -31,14 +33,19 @@ def bar(part: float | None, kind: str) -> str:
     )
 
 
-def figure(value: float | None, unit: str, digits: int = 0) -> str:
+def figure(value: float | None, unit: str) -> str:
     """Return a number with its unit, or a dash that screen readers read as unknown."""
-    return _UNKNOWN if value is None else f"{value:.{digits}f}&nbsp;{unit}"
+    return _UNKNOWN if value is None else f"{value:.0f}&nbsp;{unit}"
 
 
 def known(value: str) -> str:
     """Return a text, or a dash if the text is `unknown`."""
     return _UNKNOWN if value == UNKNOWN else text(value)
+
+
+def shown(value: T | None, form: Callable[[T], str]) -> str:
+    """Return a value as text, or a dash if it is unknown."""
+    return _UNKNOWN if value is None else text(form(value))
 
 
 def cell(content: str, kind: str = "", label: str = "") -> str:

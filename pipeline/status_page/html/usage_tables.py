@@ -13,7 +13,7 @@ from pipeline.status_page.display_text import (
     placement_text,
     span,
 )
-from pipeline.status_page.html.elements import cell, known, row, table, text
+from pipeline.status_page.html.elements import cell, row, shown, table, text
 from pipeline.status_page.status_document import (
     AmountsStatus,
     DayStatus,
@@ -56,6 +56,8 @@ def used(status: UsageStatus | None, gpus: Sequence[GpuStatus]) -> str:
 
 def _day(day: DayStatus, age: float | None, gpus: Sequence[GpuStatus]) -> str:
     ago = "" if age is None else f", as of {span(age)} ago"
+    ratios = (day.total.allocated_ratio, day.total.used_ratio)
+    allocated, used_part = (shown(ratio, _percent) for ratio in ratios)
     names = Counter(_name(each) for each in day.pods)
     rows: list[tuple[str, AmountsStatus, _Columns]] = [
         (f"<b>{text(_unique_name(each, names))}</b>", each, _POD) for each in day.pods
@@ -68,7 +70,7 @@ def _day(day: DayStatus, age: float | None, gpus: Sequence[GpuStatus]) -> str:
     return (
         f'<p class="soft"><time datetime="{day.since.isoformat()}">{day.since:%Y-%m-%d %H:%M}'
         f'</time> to <time datetime="{day.until.isoformat()}">{day.until:%Y-%m-%d %H:%M} UTC'
-        f"</time>{ago}. {_accounted(day)} {_parts(day.total)}</p>\n"
+        f"</time>{ago}. {_accounted(day)} Allocated: {allocated}. Used: {used_part}.</p>\n"
         + table("day", "day", ("Pod", *_ALL), body)
         + _devices(day, gpus)
         + _notes(day)
@@ -110,10 +112,6 @@ def _accounted(day: DayStatus) -> str:
     return f"Of {whole} of all devices, {hours(day.gap_seconds)} have no usage data."
 
 
-def _parts(total: AmountsStatus) -> str:
-    return f"Allocated: {_percent(total.allocated_ratio)}. Used: {_percent(total.used_ratio)}."
-
-
 def _notes(day: DayStatus) -> str:
     others = () if day.others is None else (day.others,)
     rows = (*day.pods, day.unattributed, day.total, *others, *day.devices)
@@ -142,25 +140,17 @@ def _mark(usage: AmountsStatus) -> str:
     return " *" if usage.incomplete else ""
 
 
-def _hours(seconds: float | None) -> str:
-    return known(UNKNOWN if seconds is None else hours(seconds))
-
-
-def _percent(ratio: float | None) -> str:
-    return known(UNKNOWN if ratio is None else f"{ratio * 100:.0f} %")
-
-
-def _energy(joules: float | None) -> str:
-    return known(UNKNOWN if joules is None else kilowatt_hours(joules))
+def _percent(ratio: float) -> str:
+    return f"{ratio * 100:.0f} %"
 
 
 _ALL: Final[_Columns] = {
-    "Held": lambda usage: _hours(usage.held_seconds),
-    "Free": lambda usage: _hours(usage.free_seconds),
-    "Unknown": lambda usage: _hours(usage.unknown_seconds),
-    "Busy": lambda usage: _hours(usage.busy_seconds),
-    "Idle": lambda usage: _hours(usage.idle_seconds),
-    "Energy": lambda usage: _energy(usage.energy_joules),
+    "Held": lambda usage: shown(usage.held_seconds, hours),
+    "Free": lambda usage: shown(usage.free_seconds, hours),
+    "Unknown": lambda usage: shown(usage.unknown_seconds, hours),
+    "Busy": lambda usage: shown(usage.busy_seconds, hours),
+    "Idle": lambda usage: shown(usage.idle_seconds, hours),
+    "Energy": lambda usage: shown(usage.energy_joules, kilowatt_hours),
 }
 _POD: Final[_Columns] = {**_ALL, "Free": lambda _: "", "Unknown": lambda _: ""}
 """A pod has no free and no unknown time."""
@@ -169,8 +159,8 @@ _DEVICE: Final[_Columns] = {
     "Held": _ALL["Held"],
     "Free": _ALL["Free"],
     "Unknown": _ALL["Unknown"],
-    "Allocated": lambda usage: _percent(usage.allocated_ratio),
-    "Used": lambda usage: _percent(usage.used_ratio),
+    "Allocated": lambda usage: shown(usage.allocated_ratio, _percent),
+    "Used": lambda usage: shown(usage.used_ratio, _percent),
     "Busy": _ALL["Busy"],
     "Energy": _ALL["Energy"],
 }

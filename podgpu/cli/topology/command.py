@@ -1,9 +1,11 @@
 """Run `podgpu topology` and `podgpu topology best`: get the topology, and print it."""
 
 import argparse
+import asyncio
 import os
 import sys
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -11,13 +13,10 @@ import orjson
 
 from pipeline.base.errors import ComponentError, PermanentError, TransientError
 from pipeline.base.safe_text import line
-from pipeline.component.holder_sources import availability_unknown_reason, topology_down_reason
+from pipeline.component.contracts import HttpRequest
 from pipeline.model import Snapshot
-from pipeline.model.topology_tree import Topology
-from pipeline.status_page.topology_endpoint import BEST, FREE_UNKNOWN, PATH, overview
-from pipeline.topology.document import document
-from pipeline.topology.preferred_allocation import RequestError, choose_gpus, count_of
-from pipeline.topology.text_views import dot
+from pipeline.status_page.topology_endpoint import BEST, PATH, TopologyPages
+from pipeline.topology.preferred_allocation import RequestError, count_of
 from podgpu.cli import daemon_client
 from podgpu.cli.client_options import LOCAL, access_of
 from podgpu.cli.config_location import located
@@ -44,20 +43,8 @@ class _Choice(msgspec.Struct):
 def topology(arguments: argparse.Namespace) -> int:
     """`podgpu topology`: print a matrix and a tree, or another format."""
     form = "json" if arguments.json else "dot" if arguments.dot else "text"
-
-    def shown(snapshot: Snapshot) -> str:
-        known = _known_topology(snapshot)
-        available, down = snapshot.availability, topology_down_reason(snapshot)
-        if form == "dot":
-            return dot(known, available)
-        if form == "text":
-            return overview(known, available, availability_unknown_reason(snapshot))
-        return orjson.dumps(document(known, available, down=down)).decode()
-
     try:
-        response = _query_daemon(arguments, PATH, {"format": form})
-        if response is None:
-            response = shown(_first_snapshot(arguments))
+        response = _answer(arguments, PATH, {"format": form})
     except ComponentError as error:
         return _report_error(error)
     print(lines(response.rstrip("\n")))
@@ -71,24 +58,17 @@ def choose(arguments: argparse.Namespace) -> int:
         query["candidates"] = arguments.candidates
     try:
         n = count_of(arguments.count)
-        response = _query_daemon(arguments, BEST, {"n": str(n), **query})
-        if response is None:
-            snapshot = _first_snapshot(arguments)
-            reason = "" if "candidates" in query else availability_unknown_reason(snapshot)
-            if reason:
-                raise TransientError(f"{FREE_UNKNOWN}: {reason}")
-            choice = choose_gpus(_known_topology(snapshot), snapshot.availability, n, **query)
-        else:
-            choice = orjson.loads(response)
-            msgspec.convert(choice, _Choice)
+        response = _answer(arguments, BEST, {"n": str(n), **query})
+        choice = orjson.loads(response)
+        msgspec.convert(choice, _Choice)
     except (RequestError, ComponentError) as error:
         return _report_error(error)
     except (ValueError, msgspec.ValidationError):
         place = daemon_client.place(arguments.url or LOCAL)
         return _report_error(ComponentError(f"{place}: the response is not from podgpu"))
     if arguments.json:
-        # A daemon's response is printed unchanged: orjson may be unable to encode its other values.
-        print(lines(orjson.dumps(choice).decode() if response is None else response.rstrip("\n")))
+        # The response is printed unchanged: orjson may be unable to encode its other values.
+        print(lines(response.rstrip("\n")))
     else:
         _print(choice)
     return 0 if choice["gpus"] else TOO_FEW
@@ -106,20 +86,25 @@ def _print(choice: Mapping[str, Any]) -> None:
     print(lines(choice["why"]), file=sys.stderr)
 
 
-def _query_daemon(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) -> str | None:
-    """Query a daemon. Return None if it is not to be queried, or none listens at the default."""
-    if arguments.local or arguments.recording is not None:
-        return None
-    access = access_of(arguments, os.environ)
-    try:
-        return daemon_client.get(
-            LOCAL if arguments.url is None else arguments.url, path, query, access
-        )
-    except daemon_client.NotListeningError as error:
-        if arguments.url is not None:
-            raise ComponentError(str(error)) from error
-        print(f"podgpu: {error}; reading NVML", file=sys.stderr)
-        return None
+def _answer(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) -> str:
+    """Return the response of a daemon, or what a daemon would respond with a local topology."""
+    if not arguments.local and arguments.recording is None:
+        access = access_of(arguments, os.environ)
+        try:
+            url = LOCAL if arguments.url is None else arguments.url
+            return daemon_client.get(url, path, query, access)
+        except daemon_client.NotListeningError as error:
+            if arguments.url is not None:
+                raise ComponentError(str(error)) from error
+            print(f"podgpu: {error}; reading NVML", file=sys.stderr)
+    snapshot = _first_snapshot(arguments)
+    handler, _ = TopologyPages(lambda: snapshot).pages[path]
+    response = asyncio.run(handler(HttpRequest("GET", path, query, {})))
+    text = response.body.decode()
+    if response.status == HTTPStatus.OK:
+        return text
+    refused = PermanentError if response.status == HTTPStatus.BAD_REQUEST else TransientError
+    raise refused(text.strip())
 
 
 def _first_snapshot(arguments: argparse.Namespace) -> Snapshot:
@@ -127,9 +112,3 @@ def _first_snapshot(arguments: argparse.Namespace) -> Snapshot:
         return local_topology.from_recording(arguments.recording)
     config, _ = located(arguments.config)
     return local_topology.from_machine(local_topology.reading_of(config))
-
-
-def _known_topology(snapshot: Snapshot) -> Topology:
-    topology = snapshot.topology
-    assert topology is not None  # noqa: S101 -- ensured by `local_topology`
-    return topology

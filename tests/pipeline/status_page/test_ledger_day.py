@@ -56,7 +56,7 @@ async def test_the_page_and_the_command_show_the_same_usage(
     runtime, stop = Runtime(config), asyncio.Event()
     task = asyncio.create_task(runtime.run(stop))
     try:
-        async with runtime._serving.listen(LOCAL) as mounts, Clients() as clients:
+        async with runtime._serving.listeners.listen(LOCAL) as mounts, Clients() as clients:
             client = await clients.connect(mounts.port)
             # The page is read only after the ledger is written, because it is cached for a minute.
             async with asyncio.timeout(20):

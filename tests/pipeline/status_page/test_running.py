@@ -38,7 +38,7 @@ async def running(
     runtime, stop = Runtime(config), asyncio.Event()
     task = asyncio.create_task(runtime.run(stop))
     try:
-        async with runtime._serving.listen(LOCAL) as mounts, Clients() as clients:
+        async with runtime._serving.listeners.listen(LOCAL) as mounts, Clients() as clients:
             mounts.mount("/a b/ü%", says("here"), title="a path that has to be escaped")
             yield await clients.connect(mounts.port)
     finally:

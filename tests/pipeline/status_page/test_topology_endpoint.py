@@ -280,7 +280,7 @@ async def test_every_listener_serves_the_topology_and_lists_it() -> None:
     address = ListenAddress.parse("127.0.0.1:0")
     await serving.enter(Http(listen=address))
     try:
-        async with serving.listen(address) as mounts, Clients() as clients:
+        async with serving.listeners.listen(address) as mounts, Clients() as clients:
             client = await clients.connect(mounts.port)
             assert (await client.get("/topology"))[0] == 200
             _, index = await client.get("/")

@@ -33,7 +33,7 @@ async def running(sources: str, *taps: Tap) -> AsyncIterator[Client]:
     task = asyncio.create_task(runtime.run(stop))
     try:
         address = ListenAddress.parse("127.0.0.1:0")
-        async with runtime._serving.listen(address) as mounts, Clients() as clients:
+        async with runtime._serving.listeners.listen(address) as mounts, Clients() as clients:
             yield await clients.connect(mounts.port)
     finally:
         stop.set()
