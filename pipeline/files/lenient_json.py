@@ -1,69 +1,98 @@
-"""Reads elements of JSON lists that are not strictly valid.
+"""Reads the elements of a JSON list, and accepts texts that are not strictly valid.
 
 Texts without importance may contain what strict JSON in UTF-8 does not allow: a half of a surrogate
-pair, which Python writes for bytes that are not text; bytes that are not UTF-8; numbers out of the
-range of floats.
+pair, which Python writes for bytes that are not text; and bytes that are not UTF-8, which become
+surrogates. Numbers that are too large for floats become infinity.
 """
 
 import json
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NoReturn
 
-import msgspec
-import orjson
-
-_split: Final = msgspec.json.Decoder(list[msgspec.Raw])
-
-BOM: Final = b"\xef\xbb\xbf"
-
-# Whole pairs and other escapes are matched too, so that the group only matches a half of a pair.
-_ESCAPE: Final = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-    rb"|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
-)
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_KINDS: Final = {dict: "an object", str: "a text", bool: "true or false", type(None): "null"}
+_DIGITS_OF_INT: Final = 19
+"""Integers with more digits become floats: Python converts no text of thousands of digits."""
 
 
-def elements(text: bytes) -> list[memoryview]:
-    """Split a list into the texts of its elements.
+class ListError(Exception):
+    """The text is no list of JSON.
+
+    Attributes:
+        offset: the character where that shows.
+    """
+
+    def __init__(self, problem: str, offset: int) -> None:
+        super().__init__(problem)
+        self.offset = offset
+
+
+def text_of(data: bytes) -> str:
+    """Return the text of a file without its byte order mark."""
+    return data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+
+
+def elements(text: str) -> Iterator[tuple[int, int, object]]:
+    """Yield begin, end and value of each element of a list, up to an error.
 
     Raises:
-        msgspec.DecodeError: it is not JSON, or (ValidationError) not a list.
+        ListError: it is not JSON from there on, or not a list.
+        RecursionError: an element is nested too deeply.
+    """
+    begin = skip_space(text, 0)
+    if not text.startswith("[", begin):
+        value, _ = decode(text, begin)
+        raise ListError(f"expected a list, found {_KINDS.get(type(value), 'a number')}", begin)
+    offset = skip_space(text, begin + 1)
+    mark = text[offset : offset + 1]
+    while mark != "]":
+        value, end = decode(text, offset)
+        yield offset, end, value
+        offset = skip_space(text, end)
+        mark = text[offset : offset + 1]
+        if mark == ",":
+            offset = skip_space(text, offset + 1)
+        elif mark != "]":
+            raise _error(text, "expecting ',' delimiter", offset)
+    if (offset := skip_space(text, offset + 1)) < len(text):
+        raise _error(text, "trailing characters", offset)
+
+
+def skip_space(text: str, offset: int) -> int:
+    """Return the offset after white space."""
+    found = _SPACE.match(text, offset)
+    return found.end() if found else offset
+
+
+def decode(text: str, offset: int) -> tuple[object, int]:
+    """Return the value that begins at an offset, and the offset of its end.
+
+    Raises:
+        ListError: there is none.
         RecursionError: it is nested too deeply.
     """
     try:
-        return [memoryview(piece) for piece in _split.decode(text)]
-    except msgspec.DecodeError:
-        # msgspec rejects halves of surrogate pairs. The escape of U+FFFD has the same length.
-        masked = _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], text)
-        if masked == text:
-            raise
-    whole, end, found = memoryview(text), 0, []
-    for piece in _split.decode(masked):
-        view = memoryview(piece)
-        begin = find(masked, view, end)
-        end = begin + len(view)
-        found.append(whole[begin:end])
-    return found
+        return _decoder.raw_decode(text, offset)
+    except json.JSONDecodeError as error:
+        cut_off = error.msg.startswith("Unterminated")
+        raise _error(text, error.msg.lower(), len(text) if cut_off else error.pos) from None
+    except ValueError as error:
+        raise _error(text, str(error), offset) from None
 
 
-def parse(element: bytes | memoryview) -> object:
-    """Parse an element; bytes that are not UTF-8 become surrogates, too large numbers infinity.
-
-    Raises:
-        ValueError: it is not JSON.
-        RecursionError: it is nested too deeply.
-    """
-    try:
-        return orjson.loads(element)
-    except orjson.JSONDecodeError:
-        return json.loads(bytes(element).decode("utf-8", "surrogateescape"))
+def _error(text: str, problem: str, offset: int) -> ListError:
+    if offset >= len(text):
+        return ListError("ends too early", len(text))
+    return ListError(f"JSON is malformed: {problem}", offset)
 
 
-def find(text: bytes, piece: bytes | memoryview, begin: int) -> int:
-    """Return the offset of an element, given the end of the previous one.
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _DIGITS_OF_INT else float(digits)
 
-    Only a comma and white space are between two elements, and no element begins with these, so that
-    the next occurrence of its bytes is the element.
-    """
-    return text.index(piece, begin)
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a number")
+
+
+_decoder: Final = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse)

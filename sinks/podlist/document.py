@@ -1,72 +1,20 @@
 """Parse a pod list into entries of podgpu and of others, and compose the next list."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
-from pipeline.files import lenient_json
+from pipeline.files.lenient_json import ListError, elements, text_of
 from sinks.podlist.entry_encoder import OURS, Entry, Names
 
 # After a power failure, the end of a file may consist of zero bytes.
-_LIST_START: Final = re.compile(rb"[\s\0]*(?:\[[\s\0]*(?:\{|\Z)|\Z)")
-_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]"]', re.DOTALL)
+_LIST_START: Final = re.compile(r"[\s\0]*(?:\[[\s\0]*(?:\{|\Z)|\Z)")
+_DIGITS: Final = re.compile(r"[0-9]{1,9}")
 
 
 class NoListError(Exception):
     """The text is neither a list nor the beginning of one."""
-
-
-def split(data: bytes) -> tuple[list[bytes], bool]:
-    """Return the elements of a list of objects, and whether the list is complete.
-
-    For an incomplete or damaged list, return the objects before the damage. An empty file is an
-    incomplete list.
-
-    Raises:
-        NoListError: it is something else.
-    """
-    text = data.removeprefix(lenient_json.BOM)
-    if text.strip() == b"null":  # how Go encodes a nil slice
-        return [], True
-    try:
-        return [bytes(element) for element in lenient_json.elements(text)], True
-    except (msgspec.DecodeError, RecursionError):
-        if not _LIST_START.match(text):
-            raise NoListError from None
-        return list(_objects(text)), False
-
-
-def parse(element: bytes) -> object:
-    """Parse an element; return None if it is invalid."""
-    try:
-        return lenient_json.parse(element)
-    except (ValueError, RecursionError):  # such as an integer of thousands of digits
-        return None
-
-
-def _objects(text: bytes) -> Iterator[bytes]:
-    """Yield the objects of a damaged list, up to the damage."""
-    depth = begin = 0
-    for match in _TOKEN.finditer(text):
-        token = match[0]
-        if token in (b"{", b"["):
-            depth += 1
-            if depth == 2:
-                begin = match.start()
-        elif token in (b"}", b"]"):
-            depth -= 1
-            if depth == 1 and isinstance(parse(text[begin : match.end()]), dict):
-                yield text[begin : match.end()]
-            elif depth <= 1:
-                return
-        elif token == b'"':  # an unterminated string
-            return
-
-
-_DIGITS: Final = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +36,27 @@ class Document:
 
 
 def parse_document(data: bytes) -> Document:
-    """Parse the content of a file.
+    """Parse the content of a file. An empty file is an incomplete list.
 
     Raises:
         NoListError: it is neither a list nor the beginning of one.
     """
-    elements, is_complete = split(data)
+    text = text_of(data)
     ours: list[bytes] = []
     others: list[bytes] = []
     named: dict[Names, set[str]] = {}
-    for element in elements:
-        entry = parse(element)
-        if isinstance(entry, dict) and entry.get("writer") == OURS:
-            ours.append(element)
-            continue
-        others.append(element)
-        if isinstance(entry, dict):
-            _add_named(entry, named)
+    is_complete = True
+    try:
+        if text.strip() != "null":  # how Go encodes a nil slice
+            for begin, end, entry in elements(text):
+                own = isinstance(entry, dict) and entry.get("writer") == OURS
+                (ours if own else others).append(text[begin:end].encode("utf-8", "surrogateescape"))
+                if isinstance(entry, dict) and not own:
+                    _add_named(entry, named)
+    except (ListError, RecursionError):
+        if not _LIST_START.match(text):
+            raise NoListError from None
+        is_complete = False
     return Document(tuple(ours), tuple(others), is_complete, named)
 
 
