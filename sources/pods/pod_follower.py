@@ -20,12 +20,10 @@ class PodFollower:
     Args:
         ctx: of the source.
         options: of the source.
-        claims: reads the pods' ResourceClaims; None if they are not read.
+        claims: reads the pods' ResourceClaims.
     """
 
-    def __init__(
-        self, ctx: SourceContext, options: Options, claims: ClaimReader | None = None
-    ) -> None:
+    def __init__(self, ctx: SourceContext, options: Options, claims: ClaimReader) -> None:
         self._ctx = ctx
         self._options = options
         self._claims = claims
@@ -37,11 +35,9 @@ class PodFollower:
     async def replaced(self, objects: Sequence[Pod]) -> None:
         """Receive all pods. Unchanged pods keep their objects."""
         pods: dict[tuple[str, str], Pod] = {}
-        if self._claims is not None:
-            staying = {pod.info.uid for pod in objects}
-            self._claims.forget({pod.info.uid for pod in self._pods.values()} - staying)
-            objects = await self._claims.complete(objects)
-        for pod in objects:
+        staying = {pod.info.uid for pod in objects}
+        self._claims.forget({pod.info.uid for pod in self._pods.values()} - staying)
+        for pod in await self._claims.complete(objects):
             key = _namespaced_name(pod)
             before = self._pods.get(key)
             pods[key] = before if before == pod else pod
@@ -53,8 +49,7 @@ class PodFollower:
 
     async def upserted(self, obj: Pod) -> None:
         """Receive a pod; emit it if it has changed."""
-        if self._claims is not None:
-            [obj] = await self._claims.complete([obj])
+        [obj] = await self._claims.complete([obj])
         before = self._pods.get(_namespaced_name(obj))
         if before == obj:
             return
@@ -78,12 +73,12 @@ class PodFollower:
         await self._deleted(obj.info.uid)
 
     async def _deleted(self, uid: str) -> None:
-        if self._claims is not None:
-            self._claims.forget([uid])
+        self._claims.forget([uid])
         await self._ctx.emit(PodDeleted(uid))
 
-    async def read_claims(self, claims: ClaimReader) -> NoReturn:
+    async def read_claims(self) -> NoReturn:
         """Retry to read ResourceClaims that could not be read, until cancelled."""
+        claims = self._claims
         while True:
             await claims.wait_unread()
             lacking = [pod for pod in self._pods.values() if claims.has_unread(pod)]

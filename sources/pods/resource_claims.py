@@ -73,11 +73,11 @@ class ClaimReader:
 
     Args:
         ctx: of the source.
-        api: session with the API server.
+        api: session with the API server; None if claims are not read.
         timestamps: converts timestamps.
     """
 
-    def __init__(self, ctx: SourceContext, api: KubeApi, timestamps: Timestamps) -> None:
+    def __init__(self, ctx: SourceContext, api: KubeApi | None, timestamps: Timestamps) -> None:
         self._ctx = ctx
         self._api = api
         self._timestamps = timestamps
@@ -97,11 +97,13 @@ class ClaimReader:
             pods: pods with the names of their claims.
         """
         pods = list(pods)
+        if self._api is None:
+            return pods
         if self._ctx.clock.now().mono_ns >= self._retry_ns:
             try:
                 async with asyncio.timeout(_REQUEST_TIMEOUT):
                     for pod in pods:
-                        await self._fetch(pod)
+                        await self._fetch(self._api, pod)
             except ApiError as error:
                 self._failed(error)
             except TimeoutError:
@@ -139,13 +141,16 @@ class ClaimReader:
         claims = tuple(read.get(each.name, each) for each in pod.resource_claims)
         return pod if claims == pod.resource_claims else replace(pod, resource_claims=claims)
 
-    async def _fetch(self, pod: Pod) -> None:
+    async def _fetch(self, api: KubeApi, pod: Pod) -> None:
         for each in () if pod.ended else pod.resource_claims:
             read = self._read.setdefault(pod.info.uid, {})
-            if each.name not in read and (found := await self._get(pod, each.name)) is not None:
+            if (
+                each.name not in read
+                and (found := await self._get(api, pod, each.name)) is not None
+            ):
                 read[each.name] = found
 
-    async def _get(self, pod: Pod, name: str) -> ResourceClaim | None:
+    async def _get(self, api: KubeApi, pod: Pod, name: str) -> ResourceClaim | None:
         """Read one claim; return None if it does not exist.
 
         Raises:
@@ -155,7 +160,7 @@ class ClaimReader:
         for version in tuple(self._versions):
             path = f"/apis/resource.k8s.io/{version}/{where}/{quote(name, safe='')}"
             try:
-                response = as_dict(orjson.loads(await self._api.get(path, {})))
+                response = as_dict(orjson.loads(await api.get(path, {})))
             except ApiError as error:
                 if error.status != _NOT_FOUND:
                     raise

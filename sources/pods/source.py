@@ -11,7 +11,7 @@ from sources.pods.options import Options
 from sources.pods.pod_follower import PodFollower
 from sources.pods.pod_mapper import PodMapper, PodOmissions
 from sources.pods.resource_claims import ClaimReader
-from sources.pods.slice_follower import SliceFollower
+from sources.pods.resource_slices import SliceFollower
 from sources.pods.timestamps import Timestamps
 
 _TIMESTAMPS: Final = "timestamps"
@@ -69,7 +69,7 @@ class PodsSource:
         assert isinstance(timestamps, Timestamps)  # noqa: S101 - only this line writes it
         warnings = PodWarnings(ctx.log, options.max_labels)
         async with ctx.kube(options.kubeconfig) as api, asyncio.TaskGroup() as group:
-            claims = ClaimReader(ctx, api, timestamps) if options.resource_claims else None
+            claims = ClaimReader(ctx, api if options.resource_claims else None, timestamps)
             follower = PodFollower(ctx, options, claims)
             pods = Reflector(
                 api,
@@ -80,7 +80,6 @@ class PodsSource:
                 clock=ctx.clock,
             )
             group.create_task(pods.run())
-            if claims is not None:
-                group.create_task(follower.read_claims(claims))
+            group.create_task(follower.read_claims())
             if options.resource_slices:
                 group.create_task(SliceFollower(ctx, api, node, timestamps).run())

@@ -19,8 +19,7 @@ from pipeline.allocations.own_annotations import own_annotations
 from pipeline.base.safe_text import shortened
 from pipeline.model import Claim, Evidence, Origin, PartialRef
 from sources.pods.allocations import gpushare, hami, kai, volcano
-from sources.pods.allocations.pod_facts import AnnotationProblem, PodFacts
-from sources.pods.allocations.resource_requests import requested
+from sources.pods.allocations.pod_facts import AnnotationProblem, PodFacts, requested
 from sources.pods.options import Options, Scheduler
 
 

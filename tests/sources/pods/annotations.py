@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.model import PodContainer
-from sources.pods.allocations import PodFacts, allocations
+from sources.pods.allocations.annotation_table import allocations
+from sources.pods.allocations.pod_facts import PodFacts
 
 KOORDINATOR = "scheduling.koordinator.sh/device-allocated"
 HAMI = "hami.io/vgpu-devices-allocated"

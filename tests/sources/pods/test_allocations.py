@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipeline.model import Claim, Evidence, Origin, PartialRef, PodContainer, RawDeviceId
-from sources.pods.allocations import allocations
+from sources.pods.allocations.annotation_table import allocations
 from tests.sources.pods.annotations import (
     ALIYUN,
     ALIYUN2,

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import PodContainer
-from sources.pods.allocations import AnnotationProblem, allocations
-from sources.pods.allocations.annotation_table import _READERS
+from sources.pods.allocations.annotation_table import _READERS, allocations
+from sources.pods.allocations.pod_facts import AnnotationProblem
 from tests.sources.pods.annotations import (
     ALIYUN,
     ALIYUN2,

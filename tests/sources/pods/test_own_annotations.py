@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from pipeline.allocations import koordinator
 from pipeline.allocations.own_annotations import MARK, mark_value, own_annotations
 from pipeline.model import NS, PodsReplaced
-from sources.pods.allocations import allocations
-from sources.pods.allocations.annotation_table import _READERS
+from sources.pods.allocations.annotation_table import _READERS, allocations
 from tests.sinks.pods.support import KEY, Bench, claim, container, path_of, pod_of, uuids
 from tests.sources.pods.annotations import (
     ALIYUN,

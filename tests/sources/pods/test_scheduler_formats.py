@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pipeline.model import PodContainer, RawDeviceId
-from sources.pods.allocations import allocations
+from sources.pods.allocations.annotation_table import allocations
 from tests.sources.pods.annotations import ALIYUN2, HAMI, KOORDINATOR, VGPU, A, B, facts
 from tests.sources.pods.pod_objects import map_pod, raw_container, raw_pod
 
