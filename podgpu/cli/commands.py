@@ -2,23 +2,16 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from config.errors import ConfigError
 from pipeline.base.version import VERSION
-from podgpu.cli import config_commands, field_table, run_commands
-from podgpu.cli.dcgm_exporter import command
-from podgpu.cli.doctor import arguments as doctor
-from podgpu.cli.extender import arguments as extender
+from podgpu.cli import arguments as options
 from podgpu.cli.parser import Parser
-from podgpu.cli.shared_options import add_allowed, add_file, address, duration
-from podgpu.cli.top import arguments as top
-from podgpu.cli.topology import arguments as topology
-from podgpu.cli.usage import arguments as usage
+from podgpu.cli.shared_options import add_allowed, add_command, add_file, address, duration
 
 _EXIT_CONFIG = 2
-_DCGM_EXPORTER = "dcgm-exporter"
 
 
 def run_command(argv: Sequence[str] | None = None) -> int:
@@ -30,7 +23,9 @@ def run_command(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         # This command parses its options as dcgm-exporter does, which argparse cannot do.
-        if words[:1] == [_DCGM_EXPORTER]:
+        if words[:1] == [options.DCGM_COMMAND]:
+            from podgpu.cli.dcgm_exporter import command
+
             return command.run(words[1:])
         arguments = _parser().parse_args(words)
         status: int = arguments.command(arguments)
@@ -53,16 +48,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"podgpu {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    def add(
-        name: str, help_text: str, command: Callable[[argparse.Namespace], int]
-    ) -> argparse.ArgumentParser:
-        parser = commands.add_parser(name, help=help_text)
-        parser.set_defaults(command=command)
-        return parser
+    def add(name: str, module: str, help_text: str) -> argparse.ArgumentParser:
+        return add_command(commands, name, f"podgpu.cli.{module}:{name}", help=help_text)
 
-    run = add("run", "run the daemon until SIGTERM", run_commands.run)
+    run = add("run", "run_commands", "run the daemon until SIGTERM")
     demo_help = "run the daemon on a recording of a real node; needs no GPU"
-    demo = add("demo", demo_help, run_commands.demo)
+    demo = add("demo", "run_commands", demo_help)
     demo.add_argument(
         "--listen",
         metavar="ADDRESS",
@@ -70,9 +61,9 @@ def _parser() -> argparse.ArgumentParser:
         help="address to serve /metrics on (default :9400)",
     )
     check_help = "check a configuration file: exit 0, or 2 with errors"
-    check = add("check", check_help, config_commands.check)
+    check = add("check", "config_commands", check_help)
     record_help = "record the events of the sources to a file, for the source replay"
-    record = add("record", record_help, run_commands.record)
+    record = add("record", "run_commands", record_help)
     for parser_of_config in (run, check, record):
         add_file(
             parser_of_config,
@@ -92,16 +83,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     record.add_argument("-f", "--force", action="store_true", help="overwrite an existing file")
     commands.add_parser(
-        _DCGM_EXPORTER,
+        options.DCGM_COMMAND,
         help="run the daemon with dcgm-exporter's options; dcgm-exporter --help lists them",
     )
-    add("schema", "print the JSON Schema of the configuration file", config_commands.schema)
-    add("kinds", "list the kinds of sources and sinks, with options", config_commands.kinds)
-    fields = add("fields", "list all fields that podgpu can read", field_table.fields)
+    add("schema", "config_commands", "print the JSON Schema of the configuration file")
+    add("kinds", "config_commands", "list the kinds of sources and sinks, with options")
+    fields = add("fields", "field_table", "list all fields that podgpu can read")
     fields.add_argument("--format", choices=("table", "markdown", "json"), default="table")
-    topology.add(commands)
-    top.add(commands)
-    usage.add(commands)
-    doctor.add(commands)
-    extender.add(commands)
+    options.add_topology(commands)
+    options.add_top(commands)
+    options.add_usage(commands)
+    options.add_doctor(commands)
+    options.add_extender(commands)
     return parser

@@ -62,26 +62,32 @@ def matching(pattern: str, problem: str) -> Callable[[str], str]:
     return argument_type(parse)
 
 
-def run_later(
+def add_command(
+    commands: Commands,
+    name: str,
     function: str,
-    parser: argparse.ArgumentParser | None = None,
     contradiction: Callable[[argparse.Namespace], str] = lambda _: "",
-) -> Callable[[argparse.Namespace], int]:
-    """Return a command that imports its function when it runs, so that others start fast.
+    **texts: Any,
+) -> argparse.ArgumentParser:
+    """Add a command that imports its function when it runs, so that others start fast.
 
     Args:
+        commands: the commands of podgpu, or subcommands.
+        name: name of the command.
         function: `module:name` of a function that gets the arguments and returns an exit status.
-        parser: reports the contradiction.
         contradiction: returns an error if arguments exclude each other; empty if they do not.
+        texts: `help` and other options of the parser.
     """
+    parser = commands.add_parser(name, **texts)
 
     def run(arguments: argparse.Namespace) -> int:
-        if parser is not None and (error := contradiction(arguments)):
+        if error := contradiction(arguments):
             parser.error(error)
         status: int = pkgutil.resolve_name(function)(arguments)
         return status
 
-    return run
+    parser.set_defaults(command=run)
+    return parser
 
 
 def add_file(group: Any, *names: str, help_text: str, default: Any = None) -> None:

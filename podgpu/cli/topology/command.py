@@ -18,11 +18,11 @@ from pipeline.model import Snapshot
 from pipeline.status_page.topology_endpoint import BEST, PATH, TopologyPages
 from pipeline.topology.preferred_allocation import RequestError, count_of
 from podgpu.cli import daemon_client
+from podgpu.cli.arguments import TOO_FEW
 from podgpu.cli.client_options import LOCAL, access_of
 from podgpu.cli.config_location import located
 from podgpu.cli.output import lines
 from podgpu.cli.topology import local_topology
-from podgpu.cli.topology.arguments import TOO_FEW
 
 _EXIT_FAILED: Final = 1
 _EXIT_INVALID: Final = 2
@@ -98,7 +98,8 @@ def _answer(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) 
                 raise ComponentError(str(error)) from error
             print(f"podgpu: {error}; reading NVML", file=sys.stderr)
     snapshot = _first_snapshot(arguments)
-    handler, _ = TopologyPages(lambda: snapshot).pages[path]
+    pages = TopologyPages(lambda: snapshot)
+    handler = pages.show if path == PATH else pages.choose
     response = asyncio.run(handler(HttpRequest("GET", path, query, {})))
     text = response.body.decode()
     if response.status == HTTPStatus.OK:

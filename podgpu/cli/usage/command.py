@@ -16,9 +16,9 @@ from pipeline.ledger.file_open import READ_ERRORS, open_readonly, to_ledger_erro
 from pipeline.ledger.queries import HoldingRecord, is_empty, read_holdings, read_window
 from pipeline.ledger.reports import GroupBy, GroupByError, Prices, build_report
 from pipeline.model.ledger_usage import UsageWindow
+from podgpu.cli.arguments import MOST_HOLDINGS
 from podgpu.cli.doctor.config_selection import configured
 from podgpu.cli.output import EXIT_UNWRITTEN, complain, is_terminal, lines, out, put
-from podgpu.cli.usage.arguments import MOST_HOLDINGS
 from podgpu.cli.usage.report_formats import (
     document,
     holdings_csv,

@@ -14,16 +14,16 @@ from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.process_lookup import command_options, run_config_file
 from podgpu.cli import run_commands
+from podgpu.cli.arguments import add_doctor
 from podgpu.cli.commands import run_command
 from podgpu.cli.doctor import command, config_selection
-from podgpu.cli.doctor.arguments import add
 from tests.podgpu.doctor.configs import VALID, valid_config
 from tests.podgpu.doctor.support import healthy, in_this_container, process, write
 
 
 def parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    add(parser.add_subparsers())
+    add_doctor(parser.add_subparsers())
     return parser.parse_args(["doctor", *words])
 
 

@@ -129,8 +129,8 @@ def test_a_machine_without_a_driver_is_reported_within_seconds(tmp_path: Path) -
         "sources: {gpus: {kind: nvml}}\nsinks: {l: {kind: jsonl}}\n",
     )
     code = (
-        "import sys, argparse; from podgpu.cli.doctor.arguments import add\n"
-        "parser = argparse.ArgumentParser(); add(parser.add_subparsers())\n"
+        "import sys, argparse; from podgpu.cli.arguments import add_doctor\n"
+        "parser = argparse.ArgumentParser(); add_doctor(parser.add_subparsers())\n"
         "arguments = parser.parse_args(sys.argv[1:]); sys.exit(arguments.command(arguments))\n"
     )
     environ = {key: text for key, text in os.environ.items() if key != "LD_LIBRARY_PATH"}
@@ -160,12 +160,13 @@ def test_a_check_that_hangs_in_a_thread_does_not_prevent_the_exit(tmp_path: Path
     code = (
         "import asyncio, time, podgpu.doctor.node_checks as general\n"
         "from podgpu.cli.doctor import command\n"
-        "from podgpu.cli.doctor.arguments import add\n"
+        "from podgpu.cli.arguments import add_doctor\n"
         "from pipeline.diagnostics.check_runner import Examination, run\n"
         "async def hangs(): await asyncio.to_thread(time.sleep, 3600)\n"
         "async def diagnose(ctx): return await run([Examination('a disk', hangs)], 0.2)\n"
         "general.diagnose = diagnose\n"
-        "import argparse, sys; parser = argparse.ArgumentParser(); add(parser.add_subparsers())\n"
+        "import argparse, sys; parser = argparse.ArgumentParser()\n"
+        "add_doctor(parser.add_subparsers())\n"
         "arguments = parser.parse_args(sys.argv[1:]); sys.exit(arguments.command(arguments))\n"
     )
     path = write(tmp_path / "podgpu.yaml", VALID)
@@ -183,7 +184,7 @@ def test_a_check_that_hangs_in_a_thread_does_not_prevent_the_exit(tmp_path: Path
 
 def test_the_argument_parser_loads_no_checks() -> None:
     code = (
-        "import sys; import podgpu.cli.doctor.arguments\n"
+        "import sys; import podgpu.cli.arguments\n"
         "heavy = ('podgpu.doctor', 'pipeline.diagnostics', 'aiohttp')\n"
         "print([name for name in sys.modules if name.startswith(heavy)])"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podgpu.cli.usage.arguments import FORMATS
+from podgpu.cli.arguments import FORMATS
 from tests.podgpu.cli.usage.test_command import report
 from tests.podgpu.cli.usage.usage_command import run
 
