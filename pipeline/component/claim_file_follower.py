@@ -1,10 +1,8 @@
 """Follows a file of claims: emits on each change, confirms in between, never withdraws claims."""
 
 import asyncio
-from pathlib import Path
-from typing import Protocol
 
-from config.value_types import ByteSize, Duration
+from pipeline.component.claim_file_options import ClaimFileOptions
 from pipeline.component.claim_file_reader import ClaimsFileReader, Fault, FileClaims, Outcome, Read
 from pipeline.component.contracts import SourceContext
 from pipeline.files.file_watch import Watcher
@@ -16,29 +14,9 @@ _QUIET_NS = NS // 10
 _FAULT_DELAY_NS = NS
 
 
-class FileOptions(Protocol):
-    """Options that sources with a file of claims have in common."""
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-
-    @property
-    def max_age(self) -> Duration:
-        """How long the last valid content stays in use."""
-
-    @property
-    def interval(self) -> Duration:
-        """Seconds between confirmations, and between checks of the file."""
-
-    @property
-    def max_size(self) -> ByteSize:
-        """Largest size; a larger file is not read."""
-
-
 async def follow(
     ctx: SourceContext,
-    options: FileOptions,
+    options: ClaimFileOptions,
     read: Read,
     *,
     absent: str = "",
@@ -101,7 +79,7 @@ class _Reporter:
         confirm_now: the join has asked for a confirmation.
     """
 
-    def __init__(self, ctx: SourceContext, options: FileOptions) -> None:
+    def __init__(self, ctx: SourceContext, options: ClaimFileOptions) -> None:
         self._ctx = ctx
         self._options = options
         self._interval_ns = options.interval.ns
@@ -109,7 +87,8 @@ class _Reporter:
         self._emitted: ClaimsReplaced | None = None
         self._due_ns = 0
         self._fault = ""
-        self._pending_fault: _PendingFault | None = None
+        self._fault_since_ns: int | None = None
+        self._changed_ns = 0
         self._problems: tuple[str, ...] = ()
 
     async def file(self, outcome: Outcome, changed: bool) -> float:
@@ -126,7 +105,7 @@ class _Reporter:
         return max(self._due_ns - self._ctx.clock.now().mono_ns, 0) / NS
 
     async def _good(self, listed: FileClaims, now: int) -> None:
-        self._pending_fault = None
+        self._fault_since_ns = None
         event = self._emitted
         fresh = event is None or listed.claims is not event.claims
         if fresh:
@@ -148,15 +127,16 @@ class _Reporter:
 
     async def _bad(self, text: str, changed: bool, now: int) -> float:
         if text == self._fault:
-            self._pending_fault = None
+            self._fault_since_ns = None
             return float(self._options.interval)
-        if self._pending_fault is None:
-            self._pending_fault = _PendingFault(now)
+        if self._fault_since_ns is None:
+            self._fault_since_ns = self._changed_ns = now
         elif changed:
-            self._pending_fault.changed_ns = now
-        if (left := self._pending_fault.ends_ns - now) > 0:
-            return left / NS
-        self._pending_fault = None
+            self._changed_ns = now
+        ends_ns = min(self._changed_ns + _QUIET_NS, self._fault_since_ns + _FAULT_DELAY_NS)
+        if now < ends_ns:
+            return (ends_ns - now) / NS
+        self._fault_since_ns = None
         self._fault = text
         if self._emitted is None:
             self._ctx.log.warning("%s; no valid content has been read yet", text)
@@ -166,16 +146,3 @@ class _Reporter:
             )
         await self._ctx.emit(SourceLost(text))
         return float(self._options.interval)
-
-
-class _PendingFault:
-    """A fault of the file that may disappear soon, and is not reported yet."""
-
-    def __init__(self, now: int) -> None:
-        self._start_ns = now
-        self.changed_ns = now
-
-    @property
-    def ends_ns(self) -> int:
-        """The time at which the fault is reported if it persists."""
-        return min(self.changed_ns + _QUIET_NS, self._start_ns + _FAULT_DELAY_NS)

@@ -6,10 +6,11 @@ from typing import Annotated
 import msgspec
 
 from config.option_markers import AtLeast, Doc
-from config.value_types import ByteSize, Duration
+from config.value_types import ByteSize
+from pipeline.component.claim_file_options import ClaimFileOptions
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class Options(ClaimFileOptions, frozen=True, kw_only=True):
     """The path of the kubelet's checkpoint, and which resources are GPUs."""
 
     path: Annotated[
@@ -21,20 +22,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.Meta(min_length=1),
         Doc("Extended resources that are GPUs, as glob patterns; all others are ignored."),
     ] = ("nvidia.com/*", "*/*gpu*")
-    max_age: Annotated[
-        Duration,
-        AtLeast("1s"),
-        Doc(
-            "How long the last valid checkpoint stays in use while the file is missing or invalid."
-        ),
-    ] = Duration.parse("5m")
-    interval: Annotated[
-        Duration,
-        AtLeast("1s"),
-        Doc("How often podgpu confirms the claims and checks the file; it also watches the file."),
-    ] = Duration.parse("10s")
     max_size: Annotated[
-        ByteSize,
-        AtLeast("1KiB"),
-        Doc("The size limit; a larger file is not read."),
+        ByteSize, AtLeast("1KiB"), Doc("The size limit; a larger file is not read.")
     ] = ByteSize.parse("32MiB")

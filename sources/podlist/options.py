@@ -3,13 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
-
-from config.option_markers import AtLeast, Doc
-from config.value_types import ByteSize, Duration
+from config.option_markers import Doc
+from pipeline.component.claim_file_options import ClaimFileOptions
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class Options(ClaimFileOptions, frozen=True, kw_only=True):
     """Options: where the pod list is, and how it is read."""
 
     path: Annotated[
@@ -23,24 +21,3 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         Literal["minor", "index"],
         Doc("Meaning of numbers in gpu_list: N of /dev/nvidiaN (minor), or NVML's index."),
     ] = "minor"
-    max_age: Annotated[
-        Duration,
-        AtLeast("1s"),
-        Doc(
-            "How long the last valid list stays in use while the file is missing, invalid or out "
-            "of date."
-        ),
-    ] = Duration.parse("5m")
-    interval: Annotated[
-        Duration,
-        AtLeast("1s"),
-        Doc(
-            "How often the list is confirmed and the file is checked. Changes are noticed "
-            "immediately."
-        ),
-    ] = Duration.parse("10s")
-    max_size: Annotated[
-        ByteSize,
-        AtLeast("1KiB"),
-        Doc("Largest size; a larger file is not read."),
-    ] = ByteSize.parse("10MiB")

@@ -1,0 +1,28 @@
+"""Options of sources that follow a file of claims."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from config.option_markers import AtLeast, Doc
+from config.value_types import ByteSize, Duration
+
+
+class ClaimFileOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The file, and how it is followed; each source has its own path."""
+
+    path: Path
+    max_age: Annotated[
+        Duration,
+        AtLeast("1s"),
+        Doc("How long the last valid content stays in use while the file is missing or invalid."),
+    ] = Duration.parse("5m")
+    interval: Annotated[
+        Duration,
+        AtLeast("1s"),
+        Doc("How often podgpu confirms the claims and checks the file; it also watches the file."),
+    ] = Duration.parse("10s")
+    max_size: Annotated[
+        ByteSize, AtLeast("1KiB"), Doc("The size limit; a larger file is not read.")
+    ] = ByteSize.parse("10MiB")
