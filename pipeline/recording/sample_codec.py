@@ -5,12 +5,22 @@ fields are written once, as new entries of tables. Later lines contain only indi
 tables and values. The order of readings is kept: only adjacent ones with the same time are grouped.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import attrgetter
 from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from pipeline.model import Attrs, GpuProcess, Instant, ProcessList, Reading, SamplesTaken, Value
+from pipeline.model import (
+    Attrs,
+    GpuProcess,
+    Instant,
+    ProcessList,
+    Reading,
+    SamplesTaken,
+    Value,
+)
 
 TABLE_BYTES: Final = 4 << 20
 """If the lines that extend the tables have this size in sum, the writer resets its tables."""
@@ -18,6 +28,9 @@ TABLE_BYTES: Final = 4 << 20
 Offset: TypeAlias = tuple[int, int]
 """An instant relative to another one: the difference on the monotonic clock in nanoseconds, and the
 difference of the wall clock minus that (nearly always a small number)."""
+
+_COMMON: Final = attrgetter("at", "device", "good_for_ns", "window_start")
+"""What the readings of a group have in common."""
 
 T = TypeVar("T")
 
@@ -44,15 +57,12 @@ class TableLine(msgspec.Struct, omit_defaults=True):
     Attributes:
         reset: clear both tables before reading on.
         devices: new entries of the table of devices.
+        entries: new entries of the other table; in the file, the key has the name of that table.
     """
 
     reset: bool = False
     devices: list[str] = []
-
-    @property
-    def entries(self) -> Sequence[object]:
-        """New entries of the other table."""
-        raise NotImplementedError
+    entries: list[Any] = []
 
     @property
     def extends(self) -> bool:
@@ -133,19 +143,14 @@ class Samples(TableLine, omit_defaults=True):
     """A `SamplesTaken` event as written in the file.
 
     Attributes:
-        columns: new entries of the table of columns, each a list of (field, attributes).
+        entries: columns, each a list of (field, attributes).
         groups: the readings.
         processes: the process lists.
     """
 
-    columns: list[tuple[_Column, ...]] = []
+    entries: list[tuple[_Column, ...]] = msgspec.field(default_factory=list, name="columns")
     groups: list[Group] = []
     processes: list[ProcessListRecord] = []
-
-    @property
-    def entries(self) -> Sequence[object]:
-        """The columns."""
-        return self.columns
 
 
 class SamplesEncoder(TableWriter):
@@ -154,14 +159,15 @@ class SamplesEncoder(TableWriter):
     def encode(self, event: SamplesTaken, base: Instant) -> Samples:
         """Return the encoded event, with times relative to `base`."""
         line = Samples(reset=self.reset_if_full())
-        for run in _runs(event.readings):
+        for _, adjacent in groupby(event.readings, _COMMON):
+            run = list(adjacent)
             first = run[0]
             start = first.window_start
             columns = tuple([(reading.field, reading.attrs) for reading in run])
             line.groups.append(
                 Group(
                     index_in(self.devices, first.device, line.devices),
-                    index_in(self.entries, columns, line.columns),
+                    index_in(self.entries, columns, line.entries),
                     offset(base, first.at),
                     None if start is None else offset(base, start),
                     first.good_for_ns,
@@ -190,7 +196,7 @@ class SamplesDecoder(TableReader[tuple[_Column, ...]]):
             ValueError: the line does not fit the tables, or they are too large.
             IndexError: an index is outside of the tables.
         """
-        self.extend(line, line.columns, size)
+        self.extend(line, line.entries, size)
         readings: list[Reading] = []
         for group in line.groups:
             device, at = self.devices[group.device], instant_at(base, group.at)
@@ -217,25 +223,6 @@ class SamplesDecoder(TableReader[tuple[_Column, ...]]):
                 for process_list in line.processes
             ),
         )
-
-
-def _runs(readings: tuple[Reading, ...]) -> Iterator[list[Reading]]:
-    """Yield groups of adjacent readings that differ only in field, attributes and value."""
-    run: list[Reading] = []
-    for reading in readings:
-        if run:
-            first = run[0]
-            if (
-                reading.at != first.at
-                or reading.device != first.device
-                or reading.good_for_ns != first.good_for_ns
-                or reading.window_start != first.window_start
-            ):
-                yield run
-                run = []
-        run.append(reading)
-    if run:
-        yield run
 
 
 def index_in(table: dict[Any, int], entry: object, new: list[Any]) -> int:

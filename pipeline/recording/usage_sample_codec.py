@@ -5,8 +5,8 @@ Therefore a device, and a process with its owner, are written once, as new entri
 lines contain only indices into these tables and the measured values.
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Literal, TypeAlias
+from operator import attrgetter
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,12 @@ _Ref: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Kind: TypeAlias = Literal["compute", "graphics", "mps", ""]
 _Owner: TypeAlias = tuple[str, str, str, str, str] | None
 _Process: TypeAlias = tuple[int, int | None, _Owner, _Kind]
+
+
+_amounts: Final = attrgetter(
+    "memory_used_bytes", "memory_reserved_bytes", "busy_ns", "energy_mj", "good_for_ns", "listed"
+)
+_owner: Final = attrgetter("namespace", "pod", "container", "uid", "container_id")
 
 
 class UseRecord(msgspec.Struct, array_like=True):
@@ -46,19 +52,14 @@ class Uses(TableLine, omit_defaults=True):
     """A `ProcessesSampled` event as written in the file.
 
     Attributes:
-        processes: new entries of the table of processes: pid, start, owner, kind.
+        entries: processes: pid, start, owner, kind.
         found: the samples.
         mps: indices in `found` of devices that an MPS server uses.
     """
 
-    processes: list[_Process] = msgspec.field(default_factory=list)
+    entries: list[_Process] = msgspec.field(default_factory=list, name="processes")
     found: list[UseRecord] = msgspec.field(default_factory=list)
     mps: list[_Ref] = msgspec.field(default_factory=list)
-
-    @property
-    def entries(self) -> Sequence[object]:
-        """The processes."""
-        return self.processes
 
 
 class UsesEncoder(TableWriter):
@@ -74,15 +75,10 @@ class UsesEncoder(TableWriter):
                     index_in(self.devices, use.device, line.devices),
                     offset(base, use.at),
                     None if use.since is None else offset(base, use.since),
-                    use.memory_used_bytes,
-                    use.memory_reserved_bytes,
-                    use.busy_ns,
-                    use.energy_mj,
-                    use.good_for_ns,
-                    use.listed,
+                    *_amounts(use),
                     [
                         (
-                            index_in(self.entries, _entry(process), line.processes),
+                            index_in(self.entries, _entry(process), line.entries),
                             process.memory_bytes,
                             process.busy_ns,
                         )
@@ -105,7 +101,7 @@ class UsesDecoder(TableReader[tuple[int, int | None, PartialRef | None, _Kind]])
         """
         processes = [
             (pid, started, None if owner is None else PartialRef(*owner), kind)
-            for pid, started, owner, kind in line.processes
+            for pid, started, owner, kind in line.entries
         ]
         self.extend(line, processes, size)
         return ProcessesSampled(
@@ -118,12 +114,7 @@ class UsesDecoder(TableReader[tuple[int, int | None, PartialRef | None, _Kind]])
                         ProcessUse(*self.entries[known], memory, busy)
                         for known, memory, busy in record.processes
                     ),
-                    record.memory_used_bytes,
-                    record.memory_reserved_bytes,
-                    record.busy_ns,
-                    record.energy_mj,
-                    record.good_for_ns,
-                    record.listed,
+                    *_amounts(record),
                     mps=at in line.mps,
                 )
                 for at, record in enumerate(line.found)
@@ -132,8 +123,5 @@ class UsesDecoder(TableReader[tuple[int, int | None, PartialRef | None, _Kind]])
 
 
 def _entry(process: ProcessUse) -> _Process:
-    ref = process.owner
-    owner = None
-    if ref is not None:
-        owner = (ref.namespace, ref.pod, ref.container, ref.uid, ref.container_id)
+    owner = None if process.owner is None else _owner(process.owner)
     return process.pid, process.started, owner, process.kind
