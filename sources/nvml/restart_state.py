@@ -8,7 +8,7 @@ from sources.nvml.device_filter import DeviceFilter
 from sources.nvml.event_counts import ClockEvents, XidCounts, XidLogThrottle
 from sources.nvml.library import Library
 from sources.nvml.process_owners import ProcessLookup
-from sources.nvml.topology_job import TopologyReadings
+from sources.nvml.topology_readings import TopologyReadings
 from sources.nvml.worker_pool import WorkerPool
 from sources.nvml.xid_watch import XidWatch
 

@@ -13,7 +13,7 @@ from sources.nvml.inventory import COUNT, INIT
 from sources.nvml.options import Options
 from sources.nvml.restart_state import NvmlState
 from sources.nvml.sampler import Sampler
-from sources.nvml.topology_job import SYSFS
+from sources.nvml.topology_readings import SYSFS
 from sources.nvml.worker_pool import SHUTDOWN
 from sources.nvml.xid_watch import SLICE
 

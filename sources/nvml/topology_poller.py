@@ -1,14 +1,22 @@
-"""Schedules reading the topology, and emits it when it changes."""
+"""Reads the topology when it is due, and emits it when it changes."""
 
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from pipeline.component.contracts import SourceContext
-from pipeline.model import TopologyRead
+from pipeline.model import TopologyCard, TopologyRead
+from sources.nvml import codes, nvlink, readers
 from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
+from sources.nvml.nvlink import Links
 from sources.nvml.restart_state import NvmlState
-from sources.nvml.topology_job import TopologySurvey
+from sources.nvml.topology_readings import Pair, numa_node, pcie_path
+from sources.nvml.worker_pool import Job, Step, Steps
+
+T = TypeVar("T")
 
 POLL_FACTOR: Final = 2000
 """The pause after a survey, as a multiple of its duration: a survey of microseconds runs in every
@@ -37,6 +45,7 @@ class TopologyPoller:
     ) -> None:
         self._ctx = ctx
         self._state = state
+        self._readings = state.topology
         self._inventory = inventory
         self._root = root
         self._read: dict[str, Gpu] = {}
@@ -56,23 +65,19 @@ class TopologyPoller:
         is_due = slow and self._ctx.clock.now().mono_ns >= self._due_ns
         if is_due:
             # GPUs whose first read hung or failed.
-            missing = [gpu for gpu in gpus if gpu.uuid not in {*self._state.topology.cards, *stuck}]
+            missing = [gpu for gpu in gpus if gpu.uuid not in {*self._readings.cards, *stuck}]
             unread = list({*unread, *(gpu for gpu in missing if gpu.up)})
         if unread or is_due:
             await self._run_survey(list(gpus), unread)
         await self._emit()
 
     async def _run_survey(self, gpus: list[Gpu], unread: list[Gpu]) -> None:
-        topology = self._state.topology
         self._read.update((gpu.uuid, gpu) for gpu in unread)
-        survey = TopologySurvey(self._state.nvml, topology, gpus, unread, self._root)
+        survey: Job[object] = Job(self._steps(gpus, unread))
         try:
             await self._state.workers.run(survey)
         finally:
-            topology.hung.update(tuple(topology.active_calls.values()))
-            self._inventory.errors += survey.errors
-        for uuid in survey.changed:
-            self._read.pop(uuid, None)
+            self._readings.hung.update(tuple(self._readings.active_calls.values()))
         if survey.started is not None and survey.ended is not None:
             duration_ns = survey.ended.mono_ns - survey.started.mono_ns
             # A survey with unread GPUs takes longer than later ones, so the pause after it is not
@@ -84,11 +89,103 @@ class TopologyPoller:
         """Emit the topology of responding GPUs: no scheduler may allocate the others."""
         state = self._state
         devices = [found[0] for found in self._inventory.by_index.values()]
-        state.topology.retain({d.uuid for d in devices}, set(self._inventory.gpus.values()))
+        self._readings.retain({d.uuid for d in devices}, set(self._inventory.gpus.values()))
         not_responding = state.history.down | state.workers.stuck
-        topology = state.topology.read(
+        topology = self._readings.read(
             device for device in devices if device.uuid not in not_responding
         )
         if topology != self._emitted:
             self._emitted = topology
             await self._ctx.emit(topology)
+
+    def _steps(self, gpus: Sequence[Gpu], unread: Collection[Gpu]) -> Steps:
+        """Yield the steps that read all of unread GPUs, and what may change of every GPU."""
+        readings = self._readings
+        for gpu in gpus:
+            read_card = partial(self._read_card, gpu, is_unread=gpu in unread)
+            if (found := (yield Step(gpu.uuid, partial(self._query, gpu, read_card)))) is None:
+                continue
+            card, links = found
+            known = readings.card(gpu.device)
+            if gpu not in unread and (card.cluster, card.clique) != (known.cluster, known.clique):
+                self._read.pop(gpu.uuid, None)  # its links may have changed
+            readings.cards[gpu.uuid], readings.links[gpu.uuid] = card, links
+        # Each pair is read once, in the step of its first GPU.
+        for place, gpu in enumerate(gpus[:-1], 1):
+            pairs = yield Step(gpu.uuid, partial(self._read_pairs, gpu, gpus[place:]))
+            for other, pair in pairs or ():
+                before = readings.pair(gpu.uuid, other.uuid).reachable
+                if before is not None and pair.reachable != before:
+                    self._read.pop(gpu.uuid, None)
+                    self._read.pop(other.uuid, None)
+                readings.pairs[frozenset((gpu.uuid, other.uuid))] = pair
+
+    def _query(self, gpu: Gpu, query: Callable[[], T]) -> T | None:
+        """Query a GPU, unless it is down or a call with it hangs."""
+        if not gpu.is_idle or gpu in self._gpus_in_calls():
+            return None
+        try:
+            with gpu.visit():
+                return query()
+        except codes.DeviceLostError as lost:
+            self._inventory.errors.append((gpu.uuid, lost.code))
+            return None
+
+    def _gpus_in_calls(self) -> set[Gpu]:
+        """Return the GPUs with a call that runs, which must be on an abandoned thread."""
+        return {gpu for pair in tuple(self._readings.active_calls.values()) for gpu in pair}
+
+    def _read_card(self, gpu: Gpu, *, is_unread: bool) -> tuple[TopologyCard, Links | None]:
+        nvml, readings = self._state.nvml, self._readings
+        card, links = readings.card(gpu.device), readings.links.get(gpu.uuid)
+        cluster, clique = nvlink.read_fabric(nvml, gpu.handle)
+        if is_unread:
+            links = nvlink.read_links(nvml, gpu.handle)
+            card = replace(
+                card,
+                numa_node=numa_node(card.pci_bus_id, self._root),
+                pcie_path=pcie_path(card.pci_bus_id, self._root),
+                links=None if links is None else links.active,
+                memory_bytes=readers.memory_total(nvml, gpu.handle),
+            )
+        return replace(card, cluster=cluster, clique=clique), links
+
+    def _read_pairs(self, gpu: Gpu, others: Iterable[Gpu]) -> list[tuple[Gpu, Pair]]:
+        found: list[tuple[Gpu, Pair]] = []
+        for other in others:
+            # A call with a GPU that is down or hangs may hang too, and count against this GPU.
+            if not other.is_idle or other in self._gpus_in_calls():
+                continue
+            if (gpu, other) in self._readings.hung:
+                continue
+            pair = self._query(gpu, partial(self._read_pair, gpu, other))
+            if pair is None:
+                break
+            found.append((other, pair))
+        return found
+
+    def _read_pair(self, gpu: Gpu, other: Gpu) -> Pair:
+        nvml, before = self._state.nvml, self._readings.pair(gpu.uuid, other.uuid)
+        self._readings.active_calls[gpu.uuid] = (gpu, other)
+        try:
+            level = nvlink.read_level(nvml, gpu.handle, other.handle)
+            reachable = nvlink.read_reachable(nvml, gpu.handle, other.handle)
+        finally:
+            del self._readings.active_calls[gpu.uuid]
+        return Pair(
+            self._answer_or_previous(gpu, level, before.level),
+            self._answer_or_previous(gpu, reachable, before.reachable),
+        )
+
+    def _answer_or_previous(
+        self, gpu: Gpu, answer: tuple[int, T | None], before: T | None
+    ) -> T | None:
+        """Return the value of an answer; if the call failed, the previous value."""
+        code, value = answer
+        codes.check_driver(code)
+        if code == codes.OK or code in codes.NO_READING:
+            return value
+        # Either GPU may be lost; other calls report which.
+        if code not in codes.LOST:
+            self._inventory.errors.append((gpu.uuid, code))
+        return None if code == codes.OUT_OF_RANGE else before
