@@ -44,36 +44,20 @@ DRIVER_GONE: Final = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION
 """All handles are invalid: NVML must be initialised again."""
 
 _NAMES: Final = {
-    OUT_OF_RANGE: "out_of_range",
-    UNINITIALIZED: "uninitialized",
-    INVALID_ARGUMENT: "invalid_argument",
-    NOT_SUPPORTED: "not_supported",
-    NO_PERMISSION: "no_permission",
-    NOT_FOUND: "not_found",
-    INSUFFICIENT_SIZE: "insufficient_size",
-    INSUFFICIENT_POWER: "insufficient_power",
-    DRIVER_NOT_LOADED: "driver_not_loaded",
-    TIMEOUT: "timeout",
     11: "irq_issue",
-    LIBRARY_NOT_FOUND: "library_not_found",
-    FUNCTION_NOT_FOUND: "function_not_found",
     14: "corrupted_inforom",
-    GPU_IS_LOST: "gpu_is_lost",
-    RESET_REQUIRED: "reset_required",
     17: "operating_system",
-    LIB_RM_VERSION_MISMATCH: "lib_rm_version_mismatch",
     19: "in_use",
     20: "memory",
     21: "no_data",
     23: "insufficient_resources",
-    ARGUMENT_VERSION_MISMATCH: "argument_version_mismatch",
     26: "deprecated",
     27: "not_ready",
     28: "gpu_not_found",
     29: "invalid_state",
-    UNKNOWN: "unknown",
+    **{code: name.lower() for name, code in globals().items() if isinstance(code, int)},
 }
-
+"""NVML's names of codes; those of the constants above are theirs."""
 
 RELOADED: Final = (
     "restart podgpu's pod; to prevent this permanently, switch the runtime to CDI, or the "

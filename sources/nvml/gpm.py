@@ -7,7 +7,7 @@ the windows have no gap between them.
 
 import ctypes
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -16,7 +16,7 @@ from pipeline.fields import CATALOGUE
 from pipeline.model import NS, Instant, Reading
 from sources.nvml import codes, library
 from sources.nvml.library import Buffer, Call, Library, Struct
-from sources.nvml.targets import GpuReadings, Target
+from sources.nvml.targets import GpuReadings, Target, combined
 
 MIN_INTERVAL_NS: Final = NS // 10
 """The driver updates its counters ten times a second; results between closer samples are
@@ -85,23 +85,20 @@ class MetricQuery:
         box.sample1, box.sample2 = older.box, newer.box
         for metric, _, _ in self._parts:
             metric.nvmlReturn = codes.NOT_SUPPORTED
-        code = self._call()
-        if code:
-            return code
-        has_some = False
+        return self._call() or combined(result, self._add_values(result, make))
+
+    def _add_values(
+        self, result: GpuReadings, make: Callable[[str, float], Reading]
+    ) -> Iterator[int]:
         for metric, name, known in self._parts:
             code = metric.nvmlReturn
-            has_some |= code not in codes.UNSUPPORTED
             if code == codes.OK:
                 value = metric.value * known.factor
                 if -known.tolerance <= value <= known.max_value + known.tolerance:
                     result.append(make(name, min(max(value, 0.0), known.max_value)))
                 else:
-                    result.errors.append(codes.OUT_OF_RANGE)
-            elif code not in codes.NO_READING:
-                codes.check(code)
-                result.errors.append(code)
-        return codes.OK if has_some else codes.NOT_SUPPORTED
+                    code = codes.OUT_OF_RANGE
+            yield code
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from pipeline.model import NS, Attrs, Instant, Level, Reading
 from sources.nvml import codes, library
 from sources.nvml.library import Handle, Library
 from sources.nvml.readers import ALL_LINKS, FieldValueRequest, batch
-from sources.nvml.targets import COUNT, NONE64, GpuReadings, Reader, Target
+from sources.nvml.targets import COUNT, NONE64, GpuReadings, Reader, Target, combined
 
 MAX_LINKS: Final = 36
 """NVMLNVLINK_MAX_LINKS of the newest header; an older driver refuses numbers it does not know."""
@@ -291,20 +291,11 @@ def states(target: Target, field: str) -> Reader:
         for link in range(count(target))
     ]
 
-    def read(result: GpuReadings, at: Instant) -> int:
-        has_some = False
+    def each(result: GpuReadings, at: Instant) -> Iterator[int]:
         for call, output in calls:
-            code = call()
-            if code in codes.LOST or code in codes.DRIVER_GONE:
-                return code
-            if code == codes.OK:
-                code = output.add(result, at, box.value)
-            has_some |= code not in codes.NO_READING
-            if code != codes.OK and code not in codes.NO_READING:
-                result.errors.append(code)
-        return codes.OK if has_some else codes.NOT_SUPPORTED
+            yield call() or output.add(result, at, box.value)
 
-    return read
+    return lambda result, at: combined(result, each(result, at))
 
 
 def peer_status(target: Target, field: str, peers: Peers) -> Reader:
@@ -312,23 +303,16 @@ def peer_status(target: Target, field: str, peers: Peers) -> Reader:
     box, valid_ns = ctypes.c_uint(), target.output(field, 0).valid_ns
     name = "nvmlDeviceGetP2PStatus"
 
-    def read(result: GpuReadings, at: Instant) -> int:
-        has_some, no_peers = False, True
+    def each(result: GpuReadings, at: Instant) -> Iterator[int]:
         # A call with a GPU that is down or hangs may hang too, and count against this GPU.
         for index, handle in peers():
-            no_peers = False
             code = target.bind(name, handle, ctypes.c_int(_NVLINK), ctypes.byref(box))()
-            if code in codes.DRIVER_GONE:
-                return code
-            has_some |= code not in codes.UNSUPPORTED
             if code == codes.OK and box.value >= len(_STATUS):
                 code = codes.OUT_OF_RANGE
             if code == codes.OK:
                 attrs = (("link_status", _STATUS[box.value]), ("peer_gpu", str(index)))
                 result.append(Reading(target.uuid, field, attrs, box.value, None, at, valid_ns))
             # Either GPU may be lost; other calls report which.
-            elif code not in codes.NO_READING and code not in codes.LOST:
-                result.errors.append(code)
-        return codes.NOT_CALLED if no_peers else codes.OK if has_some else codes.NOT_SUPPORTED
+            yield codes.NOT_FOUND if code in codes.LOST else code
 
-    return read
+    return lambda result, at: combined(result, each(result, at))

@@ -1,7 +1,7 @@
 """The readers that are more than one number of one call, without state between rounds."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -18,6 +18,7 @@ from sources.nvml.targets import (
     Output,
     Reader,
     Target,
+    combined,
     reader,
 )
 
@@ -124,24 +125,11 @@ def utilization(target: Target) -> Reader:
 def memory(target: Target) -> Reader:
     """Create a reader of device memory; uses version 1, without `reserved`, if 2 is missing."""
     unknown = {codes.FUNCTION_NOT_FOUND, codes.ARGUMENT_VERSION_MISMATCH, codes.NOT_SUPPORTED}
-    current, old = _memory(target, 2), _memory(target, 1)
-
-    def read(result: GpuReadings, at: Instant) -> int:
-        nonlocal current
-        code = current(result, at)
-        if code in unknown and current is not old:
-            code = old(result, at)
-            if code == codes.OK:
-                current = old
-        return code
-
-    return read
-
-
-def _memory(target: Target, version: int) -> Reader:
-    box = library.memory_box(version)
-    name = "nvmlDeviceGetMemoryInfo" if version == 1 else "nvmlDeviceGetMemoryInfo_v2"
-    call = target.bind(name, ctypes.byref(box))
+    box = library.memory_box(2)
+    call = target.bind("nvmlDeviceGetMemoryInfo_v2", ctypes.byref(box))
+    if call() in unknown:
+        box = library.memory_box(1)
+        call = target.bind("nvmlDeviceGetMemoryInfo", ctypes.byref(box))
     parts = [
         (member, target.output(field, COUNT))
         for member, field in MEMORY_FIELDS.items()
@@ -302,24 +290,13 @@ def batch(target: Target, items: Sequence[FieldValueRequest]) -> Reader:
     call = target.bind("nvmlDeviceGetFieldValues", ctypes.c_int(len(items)), values)
     parts = list(zip(values, items, strict=True))
 
-    def read(result: GpuReadings, at: Instant) -> int:
-        code = call()
-        if code:
-            return code
-        has_some = False
+    def each(result: GpuReadings, at: Instant) -> Iterator[int]:
         for value, item in parts:
             code = int(value.nvmlReturn)
-            if code == codes.OK:
-                found = library.field_number(value)
-                if found is not None:
-                    code = item.on_value(result, at, found)
-            elif code in codes.UNSUPPORTED and item.fallback is not None:
+            if code in codes.UNSUPPORTED and item.fallback is not None:
                 code = item.fallback(result, at)
-            if code in codes.LOST or code in codes.DRIVER_GONE:
-                return code
-            has_some |= code not in codes.UNSUPPORTED
-            if code not in codes.NO_READING and code != codes.OK:
-                result.errors.append(code)
-        return codes.OK if has_some else codes.NOT_SUPPORTED
+            elif code == codes.OK and (number := library.field_number(value)) is not None:
+                code = item.on_value(result, at, number)
+            yield code
 
-    return read
+    return lambda result, at: call() or combined(result, each(result, at))

@@ -6,7 +6,7 @@ impossible value appends nothing and returns `OUT_OF_RANGE`.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -228,3 +228,24 @@ def reader(call: Call, *parts: tuple[object, str, Output]) -> Reader:
         return code
 
     return read
+
+
+def combined(result: GpuReadings, found: Iterable[int]) -> int:
+    """Return the code of a reader that makes several calls, and add the errors of single calls.
+
+    Args:
+        result: gets the errors.
+        found: makes the calls and yields their codes. It is not continued after a code that
+            concerns the whole device.
+    """
+    overall = codes.NOT_CALLED
+    for code in found:
+        if code in codes.LOST or code in codes.DRIVER_GONE:
+            return code
+        if code not in codes.NO_READING:
+            overall = codes.OK
+            if code != codes.OK:
+                result.errors.append(code)
+        elif overall == codes.NOT_CALLED:
+            overall = codes.NOT_SUPPORTED
+    return overall
