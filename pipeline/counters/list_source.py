@@ -13,7 +13,8 @@ from config.value_types import ByteSize
 from pipeline.base.backoff import Backoff
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import KubeApi
-from pipeline.files import AbsentError, UnreadableError, Watcher, read_file
+from pipeline.files.bounded_read import AbsentError, UnreadableError, read_file
+from pipeline.files.file_watch import Watcher
 
 MAX_SIZE: Final = ByteSize.parse("1MiB")
 """The largest list that is read. A ConfigMap cannot be larger, and a list has a few kilobytes."""

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from pipeline.component.claim_file_reader import FileClaims
-from pipeline.files import UnreadableError
+from pipeline.files.bounded_read import UnreadableError
 from pipeline.model import Claim, Evidence, Origin, PartialRef
 from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES, plugin_ids
 from sources.checkpoint.allocate_response import InvalidResponseError, agrees_with, gpus_of

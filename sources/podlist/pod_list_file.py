@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.component.claim_file_reader import FileClaims
-from pipeline.files import UnreadableError
+from pipeline.files.bounded_read import UnreadableError
 from pipeline.files.lenient_json import ListError, decode, elements, skip_space, text_of
 from pipeline.model import Claim, Evidence, Origin, PartialRef, RawDeviceId
 from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from pipeline.component.contracts import SourceContext
-from pipeline.files import Watcher
+from pipeline.files.file_watch import Watcher
 from pipeline.model import NS, Claim
 from pipeline.model.plugin_ids import reuse_unchanged
 from sources.podresources.claim_report import KubeletReport
@@ -130,7 +130,8 @@ class SocketClient:
         except KubeletError as error:
             await self._on_failure(error)
             return
-        if now < self._warm_ns and _lost_holders(held.claims, self._claims):
+        lost = {one.subject for one in self._claims} - {one.subject for one in held.claims}
+        if lost and now < self._warm_ns:
             self._schedule.retry_soon(now)
             return
         self._schedule.record_response(held.unprepared)
@@ -193,8 +194,3 @@ class SocketClient:
 
     def _now(self) -> int:
         return self._ctx.clock.now().mono_ns
-
-
-def _lost_holders(now: tuple[Claim, ...], before: tuple[Claim, ...]) -> bool:
-    """Return whether a container that held a device before holds none now."""
-    return not {claim.subject for claim in before} <= {claim.subject for claim in now}

@@ -9,7 +9,7 @@ from typing import Final
 from config.errors import ConfigError, Problem
 from config.loader import parse_struct, read
 from config.value_types import ByteSize
-from pipeline.files import UnreadableError, read_file
+from pipeline.files.bounded_read import UnreadableError, read_file
 from pipeline.http.access.tls_context import make_context
 from pipeline.http.access.web_config_schema import RateLimit, TlsServer, WebOptions
 from pipeline.net.pem import PemError

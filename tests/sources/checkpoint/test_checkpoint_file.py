@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.component.claim_file_reader import FileClaims
-from pipeline.files import UnreadableError
+from pipeline.files.bounded_read import UnreadableError
 from pipeline.model import Claim, Evidence, PartialRef, RawDeviceId
 from pipeline.model.plugin_ids import glob_matcher
 from sources.checkpoint.checkpoint_file import read_checkpoint

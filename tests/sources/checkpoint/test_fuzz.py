@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.component.claim_file_reader import FileClaims
-from pipeline.files import UnreadableError
+from pipeline.files.bounded_read import UnreadableError
 from sources.checkpoint.allocate_response import InvalidResponseError, gpus_of
 from sources.checkpoint.checkpoint_file import read_checkpoint
 from tests.sources.checkpoint.checkpoints import GPU, checkpoint, entry, visible
