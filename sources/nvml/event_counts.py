@@ -116,6 +116,7 @@ class _GpuXids:
         last: the last code; 0 for none.
         counts: how often each code occurred.
         seen: when each code last occurred.
+        logged: when each code was last logged, and how many errors were left out since then.
     """
 
     recent: SlidingCounts[int]
@@ -123,10 +124,15 @@ class _GpuXids:
     last: int = 0
     counts: dict[int, int] = field(default_factory=dict)
     seen: dict[int, Instant] = field(default_factory=dict)
+    logged: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 class XidCounts:
-    """Counts XID errors by GPU and code, since podgpu started and within a window."""
+    """Counts XID errors by GPU and code, since podgpu started and within a window.
+
+    It also limits the log to one error per GPU and code in `LOG_INTERVAL_NS`, since a GPU may
+    report thousands a minute. The log contains how many were left out.
+    """
 
     def __init__(self) -> None:
         self._codes: tuple[int, ...] = ()
@@ -157,13 +163,35 @@ class XidCounts:
         for code in self._codes:
             gpu.counts.setdefault(code, 0)
 
-    def add(self, uuid: str, code: int, at: Instant) -> None:
-        """Count one error."""
+    def add(self, uuid: str, code: int, at: Instant) -> int | None:
+        """Count one error.
+
+        Returns:
+            How many were left out of the log before this one; None if it is left out too.
+        """
         gpu = self._gpu(uuid)
         gpu.counts[code] = gpu.counts.get(code, 0) + 1
         gpu.seen[code] = at
         gpu.last = code
         gpu.recent.add(code, at)
+        logged_ns, unlogged = gpu.logged.get(code, (at.mono_ns - LOG_INTERVAL_NS, 0))
+        if at.mono_ns - logged_ns < LOG_INTERVAL_NS:
+            gpu.logged[code] = (logged_ns, unlogged + 1)
+            return None
+        gpu.logged[code] = (at.mono_ns, 0)
+        return unlogged
+
+    def overdue(self, at: Instant) -> list[tuple[str, int, int]]:
+        """Return uuid, code and number of left-out errors that may be logged now."""
+        due = [
+            (uuid, code, unlogged)
+            for uuid, gpu in self._gpus.items()
+            for code, (logged_ns, unlogged) in gpu.logged.items()
+            if unlogged and at.mono_ns - logged_ns >= LOG_INTERVAL_NS
+        ]
+        for uuid, code, _ in due:
+            self._gpus[uuid].logged[code] = (at.mono_ns, 0)
+        return due
 
     def forget(self, uuid: str) -> None:
         """Drop the counts of a GPU that was removed."""
@@ -205,40 +233,6 @@ class XidCounts:
             yield recent, (size, *_attrs(code)), counts.get(code, 0), None
         if not gpu.seen:
             yield recent, (size,), 0, None
-
-
-class XidLogThrottle:
-    """Limits the log to one XID error per GPU and code in `LOG_INTERVAL_NS`.
-
-    A GPU may report thousands a minute. The log contains how many were left out.
-    """
-
-    def __init__(self) -> None:
-        self._logged: dict[tuple[str, int], tuple[int, int]] = {}
-
-    def admit(self, uuid: str, code: int, at: Instant) -> int | None:
-        """Return how many errors were left out before this one; None if it is left out too."""
-        logged_ns, unlogged = self._logged.get((uuid, code), (at.mono_ns - LOG_INTERVAL_NS, 0))
-        if at.mono_ns - logged_ns < LOG_INTERVAL_NS:
-            self._logged[uuid, code] = (logged_ns, unlogged + 1)
-            return None
-        self._logged[uuid, code] = (at.mono_ns, 0)
-        return unlogged
-
-    def overdue(self, at: Instant) -> list[tuple[str, int, int]]:
-        """Return uuid, code and number of left-out errors that may be logged now."""
-        due = [
-            (uuid, code, unlogged)
-            for (uuid, code), (logged_ns, unlogged) in self._logged.items()
-            if unlogged and at.mono_ns - logged_ns >= LOG_INTERVAL_NS
-        ]
-        for uuid, code, _ in due:
-            self._logged[uuid, code] = (at.mono_ns, 0)
-        return due
-
-    def forget(self, uuid: str) -> None:
-        """Drop the state of a GPU that was removed."""
-        self._logged = {key: entry for key, entry in self._logged.items() if key[0] != uuid}
 
 
 @cache

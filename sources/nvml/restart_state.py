@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pipeline.component.xid_rate_limit import PendingXids
 from pipeline.model import Device, XidReport
 from sources.nvml.device_filter import DeviceFilter
-from sources.nvml.event_counts import ClockEvents, XidCounts, XidLogThrottle
+from sources.nvml.event_counts import ClockEvents, XidCounts
 from sources.nvml.library import Library
 from sources.nvml.process_owners import ProcessLookup
 from sources.nvml.topology_readings import TopologyReadings
@@ -15,10 +15,17 @@ from sources.nvml.xid_watch import XidWatch
 _FIRST_DELAY, _MAX_DELAY = 5.0, 300.0  # seconds
 
 
-class DeviceHistory:
-    """What is known about the GPUs; outlives the runs of the source.
+class NvmlState:
+    """Everything that must survive a reload of the configuration.
 
     Attributes:
+        nvml: the library, initialised or not.
+        workers: the threads that call NVML, including those that hang.
+        xid_watch: the thread that waits for XID errors; it may have ended.
+        xid_reports: XID errors that are not reported yet.
+        topology: how the GPUs are connected.
+        process_lookup: which containers the processes belong to.
+        attempts: how often NVML was initialised since a GPU last responded.
         gpus: every physical GPU that was ever enumerated, by uuid; a missing one is down.
         by_index: devices by index as they were last announced.
         down: uuids of GPUs that were down at the last visit.
@@ -31,11 +38,17 @@ class DeviceHistory:
         clock_events: in how many samples each clock event was active.
         pcie_totals: the bytes over PCIe so far, by uuid and rate.
         hidden: uuids of GPUs that the option `devices` excludes: not even `gpu_up` is reported.
-        xid_log: which XID errors were logged.
         unwatched: uuids of GPUs for which the log shows that their XID errors cannot be watched.
     """
 
     def __init__(self) -> None:
+        self.nvml = Library()
+        self.workers = WorkerPool(self.describe)
+        self.xid_watch: XidWatch | None = None
+        self.xid_reports: PendingXids[XidReport] = PendingXids()
+        self.topology = TopologyReadings()
+        self.process_lookup = ProcessLookup()
+        self.attempts = 0
         self.gpus: dict[str, Device] = {}
         self.by_index: dict[int, tuple[Device, ...]] = {}
         self.down: set[str] = set()
@@ -46,7 +59,6 @@ class DeviceHistory:
         self.clock_events = ClockEvents(0)
         self.pcie_totals: dict[str, dict[str, float]] = {}
         self.hidden: set[str] = set()
-        self.xid_log = XidLogThrottle()
         self.unwatched: set[str] = set()
 
     def update(self, by_index: Mapping[int, tuple[Device, ...]], choice: DeviceFilter) -> None:
@@ -80,7 +92,6 @@ class DeviceHistory:
         self.xids.forget(uuid)
         self.clock_events.forget(uuid)
         self.pcie_totals.pop(uuid, None)
-        self.xid_log.forget(uuid)
 
     def counting_clock_events(self, length_ns: int) -> ClockEvents:
         """Return the counter of clock events over a window of that length."""
@@ -92,31 +103,6 @@ class DeviceHistory:
         """Return index and uuid of a GPU; any other target unchanged."""
         gpu = self.gpus.get(target)
         return target if gpu is None else f"GPU {gpu.index} ({target})"
-
-
-class NvmlState:
-    """Everything that must survive a reload of the configuration.
-
-    Attributes:
-        nvml: the library, initialised or not.
-        history: what is known about the GPUs, and the XID counters.
-        workers: the threads that call NVML, including those that hang.
-        xid_watch: the thread that waits for XID errors; it may have ended.
-        xid_reports: XID errors that are not reported yet.
-        topology: how the GPUs are connected.
-        process_lookup: which containers the processes belong to.
-        attempts: how often NVML was initialised since a GPU last responded.
-    """
-
-    def __init__(self) -> None:
-        self.nvml = Library()
-        self.history = DeviceHistory()
-        self.workers = WorkerPool(self.history.describe)
-        self.xid_watch: XidWatch | None = None
-        self.xid_reports: PendingXids[XidReport] = PendingXids()
-        self.topology = TopologyReadings()
-        self.process_lookup = ProcessLookup()
-        self.attempts = 0
 
     def next_retry_delay(self) -> float:
         """Return the seconds before NVML is initialised again: 5, 10, 20, ... 300."""

@@ -24,37 +24,29 @@ _PARTS: Final = 30
 
 
 @dataclass(slots=True)
-class _Bucket:
+class Summary:
+    """Statistics of samples.
+
+    Attributes:
+        start: start of the time that the first sample covers.
+        end: time of the last sample.
+        minimum: the smallest value.
+        maximum: the largest value.
+        area: the sum of the values, each multiplied by the time that its sample covers.
+        covered: the sum of these times.
+    """
+
     start: int
     end: int
     minimum: int | float
     maximum: int | float
-    area: float  # sum of value multiplied by time
-    covered: int  # time
+    area: float = 0.0
+    covered: int = 0
 
-    def take(self, end: int, span: int, value: int | float) -> None:
-        self.end = end
-        self.minimum = min(self.minimum, value)
-        self.maximum = max(self.maximum, value)
-        self.area += value * span
-        self.covered += span
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The statistics of the samples in a window.
-
-    Attributes:
-        start: start of the time that the first sample covers.
-        minimum: the smallest value.
-        mean: the mean, weighted by the time that each sample covers.
-        maximum: the largest value.
-    """
-
-    start: int
-    minimum: int | float
-    mean: float
-    maximum: int | float
+    @property
+    def mean(self) -> float:
+        """The mean, weighted by the time that each sample covers."""
+        return self.area / self.covered
 
 
 class Buckets:
@@ -70,7 +62,7 @@ class Buckets:
     def __init__(self, length: int) -> None:
         self._length = length
         self._width = max(1, length // _PARTS)
-        self._buckets: deque[_Bucket] = deque()
+        self._buckets: deque[Summary] = deque()
 
     def __len__(self) -> int:
         return len(self._buckets)
@@ -80,9 +72,13 @@ class Buckets:
         last = self._buckets[-1] if self._buckets else None
         if last is None or end - last.start > self._width:
             self._trim(end)
-            last = _Bucket(end - span, end, value, value, 0.0, 0)
+            last = Summary(end - span, end, value, value)
             self._buckets.append(last)
-        last.take(end, span, value)
+        last.end = end
+        last.minimum = min(last.minimum, value)
+        last.maximum = max(last.maximum, value)
+        last.area += value * span
+        last.covered += span
 
     def clear(self) -> None:
         """Remove all samples."""
@@ -100,9 +96,11 @@ class Buckets:
         buckets = self._buckets
         return Summary(
             buckets[0].start,
+            buckets[-1].end,
             min(bucket.minimum for bucket in buckets),
-            sum(bucket.area for bucket in buckets) / sum(bucket.covered for bucket in buckets),
             max(bucket.maximum for bucket in buckets),
+            sum(bucket.area for bucket in buckets),
+            sum(bucket.covered for bucket in buckets),
         )
 
 

@@ -12,7 +12,6 @@ from pipeline.model import NS, Device, DevicesDiscovered, Reading, SamplesTaken,
 from sources.nvml import codes
 from sources.nvml.event_counts import FIELDS
 from sources.nvml.gpm import METRICS
-from sources.nvml.gpu import Gpu
 from sources.nvml.inventory import Inventory
 from sources.nvml.nvlink import RATES, TOTALS
 from sources.nvml.options import Options
@@ -55,11 +54,9 @@ class Sampler:
         self._options = options
         self._state = state
         self._workers = state.workers
-        self._history = state.history
-        history = self._history
-        counted = history.counting_clock_events(round(options.clock_events_window * NS))
-        self._wanted = ReadingRequest.of(ctx.plan, options, counted, history.pcie_totals)
-        self._inventory = Inventory(state.nvml, self._wanted, ctx.clock.now, history.by_index)
+        counted = state.counting_clock_events(round(options.clock_events_window * NS))
+        self._wanted = ReadingRequest.of(ctx.plan, options, counted, state.pcie_totals)
+        self._inventory = Inventory(state.nvml, self._wanted, ctx.clock.now, state.by_index)
         self._topology_poller = TopologyPoller(ctx, state, self._inventory, sysfs_root)
         self._usage_sampler: UsageSampler | None = None
         if options.usage and options.processes:
@@ -69,13 +66,12 @@ class Sampler:
         self._announced: tuple[Device, ...] | None = None
         self._stuck: frozenset[str] = frozenset()
         self._rescan = False
-        self._watched_gpus: dict[int, Gpu] = {}
         self._xids_changed: set[str] = set()
         self._reports = state.xid_reports
         self._xids_pending = asyncio.Event()
         if self._reports.pending:
             self._xids_pending.set()
-        self._has_watch = False
+        self._watch: XidWatch | None = None
         self._failed_rounds = 0
         self._forced_ns: dict[str, int] = {}
 
@@ -88,10 +84,10 @@ class Sampler:
         """
         await self._workers.run(Job(self._inventory.open_steps()))
         self._check_driver()
-        if self._history.present_once != self._wanted.choice:
+        if self._state.present_once != self._wanted.choice:
             if why := self._inventory.contradiction():
                 raise PermanentError(f"devices: {self._options.devices}: {why}")
-            self._history.present_once = self._wanted.choice
+            self._state.present_once = self._wanted.choice
         await self._announce()
         self._start_watch()
         failed: TransientError | None = None
@@ -120,11 +116,10 @@ class Sampler:
         if not wanted or (state.xid_watch and state.xid_watch.is_alive()):
             return
         self._ctx.meter.add("podgpu_source_dropped_total", 0, reason="xids")
-        state.xid_watch = XidWatch(state.nvml, self._ctx.clock, self._on_xid, self._on_registered)
-        state.xid_watch.start()
-        self._has_watch = True
-        self._watched_gpus = self._inventory.gpus
-        state.xid_watch.set_targets(self._watched_gpus.values())
+        watch = XidWatch(state.nvml, self._ctx.clock, self._on_xid, self._on_registered)
+        watch.start()
+        watch.set_targets(self._inventory.gpus.values())
+        self._watch = state.xid_watch = watch
 
     async def _run_rounds(self) -> None:
         """Run a round at each tick. Ticks lie on a grid; a late tick is skipped and counted."""
@@ -191,12 +186,12 @@ class Sampler:
             duration = job.started.seconds_until(job.ended)
             self._ctx.meter.observe("podgpu_sample_duration_seconds", duration)
         await self._announce()
-        await self._publish(job.take(), self._history.gpus.keys() - visited, slow=slow)
+        await self._publish(job.take(), self._state.gpus.keys() - visited, slow=slow)
         self._check_driver()
         await self._topology_poller.after_round(slow=slow)
         if slow:
             self._start_watch()
-            for uuid, code, unlogged in self._history.xid_log.overdue(self._ctx.clock.now()):
+            for uuid, code, unlogged in self._state.xids.overdue(self._ctx.clock.now()):
                 self._log_xid(uuid, code, unlogged)
 
     def _check_driver(self) -> None:
@@ -221,17 +216,15 @@ class Sampler:
         self, results: list[GpuReadings], uuids: Collection[str], *, slow: bool
     ) -> None:
         """Emit the results of a round. A GPU in `uuids` without a successful result is down."""
-        ctx, history, watch = self._ctx, self._history, self._state.xid_watch
-        judged = [uuid for uuid in history.gpus if uuid in uuids]
+        ctx, state = self._ctx, self._state
+        judged = [uuid for uuid in state.gpus if uuid in uuids]
         self._count_errors(results)
         up = {result.uuid for result in results if result.up}
         if up:
-            self._state.attempts = 0
+            state.attempts = 0
         returned = self._log_state_changes(results, judged, up)
-        gpus = self._inventory.gpus
-        if watch is not None and self._has_watch and (returned or gpus is not self._watched_gpus):
-            self._watched_gpus = gpus
-            watch.set_targets(gpus.values(), renew=returned)
+        if self._watch is not None:
+            self._watch.set_targets(self._inventory.gpus.values(), renew=returned)
         at, valid_ns = ctx.clock.now(), self._wanted.fast_valid_ns
         readings: list[Reading] = []
         if "gpu_up" in ctx.plan:
@@ -239,17 +232,17 @@ class Sampler:
             readings += [
                 Reading(uuid, "gpu_up", (), int(uuid in up), None, times.get(uuid, at), valid_ns)
                 # Departing GPUs get one last reading, since a 0 of an outage never expires.
-                for uuid in (*self._selected(judged), *history.departing)
+                for uuid in (*self._selected(judged), *state.departing)
             ]
-        readings += history.xids.readings(
-            history.xids.with_errors(history.departing), ctx.plan, at, valid_ns
+        readings += state.xids.readings(
+            state.xids.with_errors(state.departing), ctx.plan, at, valid_ns
         )
-        history.departing.clear()
+        state.departing.clear()
         for result in results:
             readings += self._without_superseded(result)
         if slow:
             present = [devices[0].uuid for devices in self._inventory.by_index.values()]
-            readings += history.xids.readings(
+            readings += state.xids.readings(
                 self._selected(present), ctx.plan, at, self._wanted.slow_valid_ns
             )
         processes = [listed for result in results for listed in result.processes]
@@ -266,13 +259,13 @@ class Sampler:
         devices = self._inventory.devices
         if devices is not self._announced:
             self._announced = devices
-            self._history.update(self._inventory.by_index, self._wanted.choice)
-            self._history.outage_reported = False
+            self._state.update(self._inventory.by_index, self._wanted.choice)
+            self._state.outage_reported = False
             await self._ctx.emit(DevicesDiscovered(devices))
 
     def _selected(self, uuids: Iterable[str]) -> list[str]:
         """Return those of the GPUs that the option `devices` includes."""
-        return [uuid for uuid in uuids if uuid not in self._history.hidden]
+        return [uuid for uuid in uuids if uuid not in self._state.hidden]
 
     def _count_errors(self, results: Iterable[GpuReadings]) -> None:
         # Errors of MIG instances count for their GPU: the number of instance uuids has no limit.
@@ -292,7 +285,7 @@ class Sampler:
         self, results: list[GpuReadings], judged: list[str], up: set[str]
     ) -> bool:
         """Log which GPUs went down or came back; return whether one came back."""
-        ctx, history = self._ctx, self._history
+        ctx, state = self._ctx, self._state
         stuck = self._workers.stuck
         self._rescan |= bool(self._stuck - stuck)
         for place in stuck - self._stuck:
@@ -302,19 +295,19 @@ class Sampler:
         returned = False
         for uuid in judged:
             if uuid in up:
-                if uuid in history.down:
-                    history.down.discard(uuid)
+                if uuid in state.down:
+                    state.down.discard(uuid)
                     returned = True
-                    ctx.log.warning("%s responds again", history.describe(uuid))
-            elif uuid not in history.down:
-                history.down.add(uuid)
+                    ctx.log.warning("%s responds again", state.describe(uuid))
+            elif uuid not in state.down:
+                state.down.add(uuid)
                 if uuid in stuck:
                     reason = "a driver call hangs"
                 elif uuid in why:
                     reason = f"the driver returned {codes.name(why[uuid])}"
                 else:
                     reason = "the driver does not enumerate it"
-                ctx.log.error("%s is down: %s", history.describe(uuid), reason)
+                ctx.log.error("%s is down: %s", state.describe(uuid), reason)
         return returned
 
     async def _follow_hints(self) -> None:
@@ -336,34 +329,33 @@ class Sampler:
                 await self._usage_sampler.sample_now(gpus)
 
     def _on_xid(self, event: XidEvent) -> None:
-        history, uuid, code = self._history, event.uuid, event.code
-        history.xids.add(uuid, code, event.at)
+        state, uuid, code = self._state, event.uuid, event.code
+        unlogged = state.xids.add(uuid, code, event.at)
         pending = event.report(self._inventory.devices)
         if not self._reports.add(pending, pending.device, code, event.at.mono_ns):
             self._ctx.meter.add("podgpu_source_dropped_total", reason="xids")
-        unlogged = history.xid_log.admit(uuid, code, event.at)
         if unlogged is not None:
             self._log_xid(uuid, code, unlogged)
         self._xids_changed.add(uuid)
         self._xids_pending.set()
 
     def _on_registered(self, uuid: str, code: int) -> None:
-        history, ctx = self._history, self._ctx
+        state, ctx = self._state, self._ctx
         if code == codes.OK:
-            history.xids.start_watching(uuid, ctx.clock.now())
+            state.xids.start_watching(uuid, ctx.clock.now())
             self._xids_changed.add(uuid)
             self._xids_pending.set()
-        elif uuid not in history.unwatched:
-            history.unwatched.add(uuid)
+        elif uuid not in state.unwatched:
+            state.unwatched.add(uuid)
             ctx.log.warning(
                 "cannot watch %s for XID errors: the driver returned %s",
-                history.describe(uuid) if uuid else "all GPUs",
+                state.describe(uuid) if uuid else "all GPUs",
                 codes.name(code),
             )
 
     def _log_xid(self, uuid: str, code: int, unlogged: int) -> None:
         """Log an XID error, with the number of earlier ones that were not logged."""
-        text, args = "XID %d on %s", [code, self._history.describe(uuid)]
+        text, args = "XID %d on %s", [code, self._state.describe(uuid)]
         if unlogged:
             text, args = f"{text}; %d more since the last log line", [*args, unlogged]
         self._ctx.log.warning(text, *args)
@@ -378,7 +370,7 @@ class Sampler:
             if reports := self._reports.pending:
                 await ctx.emit(XidsReported(reports))
                 self._reports.mark_reported(len(reports))
-            readings = self._history.xids.readings(
+            readings = self._state.xids.readings(
                 self._selected(sorted(changed)),
                 ctx.plan,
                 ctx.clock.now(),

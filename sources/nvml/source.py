@@ -61,8 +61,8 @@ class NvmlSource:
                 f"{target} still hangs: the driver is stuck, see the kernel log (dmesg); "
                 "reset the GPUs or restart the node"
             )
-        state.history.xids.start_at_zero(self._options.xid_codes)
-        state.history.xids.set_window(round(self._options.xid_window * NS))
+        state.xids.start_at_zero(self._options.xid_codes)
+        state.xids.set_window(round(self._options.xid_window * NS))
         state.workers.start(ctx.clock, self._options.deadline)
         try:
             await Sampler(ctx, self._options, state, self._sysfs_root).run()
@@ -77,16 +77,15 @@ class NvmlSource:
 
         The last XID errors stay valid as long: they may show the cause.
         """
-        history = state.history
-        shown = [uuid for uuid in history.gpus if uuid not in history.hidden]
-        if history.outage_reported or not shown or "gpu_up" not in ctx.plan:
+        shown = [uuid for uuid in state.gpus if uuid not in state.hidden]
+        if state.outage_reported or not shown or "gpu_up" not in ctx.plan:
             return
-        history.outage_reported = True
+        state.outage_reported = True
         at = ctx.clock.now()
         readings = [Reading(uuid, "gpu_up", (), 0, None, at, UNTIL_CHANGED) for uuid in shown]
         xid_fields = frozenset(field for field in TIMELESS if field in ctx.plan)
-        readings += history.xids.readings(
-            history.xids.with_errors(shown), xid_fields, at, UNTIL_CHANGED
+        readings += state.xids.readings(
+            state.xids.with_errors(shown), xid_fields, at, UNTIL_CHANGED
         )
         await ctx.emit(SamplesTaken(tuple(readings)))
         # A scheduler must not allocate these GPUs.

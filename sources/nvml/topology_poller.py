@@ -90,7 +90,7 @@ class TopologyPoller:
         state = self._state
         devices = [found[0] for found in self._inventory.by_index.values()]
         self._readings.retain({d.uuid for d in devices}, set(self._inventory.gpus.values()))
-        not_responding = state.history.down | state.workers.stuck
+        not_responding = state.down | state.workers.stuck
         topology = self._readings.read(
             device for device in devices if device.uuid not in not_responding
         )

@@ -318,12 +318,9 @@ class WorkerPool:
             idle = self._worker is not None and not self._stuck
         if last is not None and idle:
             job: AnyJob = Job(step for step in [Step(SHUTDOWN, last)])
-            with self._changed:
-                self._jobs.append(job)
-                self._changed.notify()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(within):
-                    await job.done.wait()
+                    await self.run(job)
         with self._changed:
             self._jobs.clear()
             self._stop_worker()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.model import NS, Instant, SamplesTaken
-from sources.nvml.event_counts import XidLogThrottle
+from sources.nvml.event_counts import XidCounts
 from sources.nvml.source import NvmlSource
 from tests.fakes.nvml import FakeNvml, h100s, mixed
 from tests.sources.nvml.harness import GPU, next_rounds, options, rounds, running, until, values
@@ -240,9 +240,9 @@ def seconds(at: float) -> Instant:
 
 
 def test_one_line_is_logged_per_minute_gpu_and_code() -> None:
-    throttle = XidLogThrottle()
+    counts = XidCounts()
     admitted = [
-        throttle.admit(uuid, code, seconds(at))
+        counts.add(uuid, code, seconds(at))
         for at, uuid, code in (
             (5, "a", 31),  # logged
             (6, "a", 31),
@@ -254,12 +254,12 @@ def test_one_line_is_logged_per_minute_gpu_and_code() -> None:
         )
     ]
     assert admitted == [0, None, 0, 0, None, 2, None]
-    assert throttle.overdue(seconds(124.9)) == []
-    assert throttle.overdue(seconds(125)) == [("a", 31, 1)]
-    assert throttle.overdue(seconds(300)) == [], "nothing was suppressed since"
-    assert throttle.admit("a", 31, seconds(184)) is None, "the overdue line counts as a log line"
-    throttle.forget("a")
-    assert throttle.overdue(seconds(300)) == []
+    assert counts.overdue(seconds(124.9)) == []
+    assert counts.overdue(seconds(125)) == [("a", 31, 1)]
+    assert counts.overdue(seconds(300)) == [], "nothing was suppressed since"
+    assert counts.add("a", 31, seconds(184)) is None, "the overdue line counts as a log line"
+    counts.forget("a")
+    assert counts.overdue(seconds(300)) == []
 
 
 async def test_other_events_are_not_counted(fake_nvml: FakeNvml) -> None:
