@@ -35,7 +35,8 @@ class Kind:
         delivery: how a sink receives snapshots.
         uses_plan: it reads its context's plan, and restarts if the plan changes.
         doctor: dotted path of its checks for `podgpu doctor`; empty if there are none. Called with
-            the options and a `pipeline.diagnostics.context.DoctorContext`.
+            the options and a `pipeline.diagnostics.context.DoctorContext`; in a thread, unless it
+            is a coroutine function. Returns a finding or a list of findings.
         families: podgpu's own metrics that only components of this kind, or a few kinds, have.
         timeout_fix: what to do if `doctor` does not finish; empty for the general advice.
         holders: which holders a source reports. Which GPUs are free is only known if a source

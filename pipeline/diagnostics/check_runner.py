@@ -1,9 +1,11 @@
 """Runs checks side by side, each with a time limit; a failed check does not affect the others."""
 
 import asyncio
+import inspect
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeAlias, cast
 
 import msgspec
@@ -11,10 +13,12 @@ import msgspec
 from config.schema import Component, Config
 from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.component.registry import KINDS, load
-from pipeline.diagnostics.context import DoctorContext
+from pipeline.diagnostics.context import DoctorContext, in_thread
 
-Examine: TypeAlias = Callable[[msgspec.Struct, DoctorContext], Awaitable[list[Finding]]]
-"""The function that `Entry.doctor` names: checks one component, given its options."""
+Found: TypeAlias = Finding | list[Finding]
+Work: TypeAlias = Callable[[], Found | Awaitable[Found]]
+Examine: TypeAlias = Callable[[msgspec.Struct, DoctorContext], Found | Awaitable[Found]]
+"""The function that `Kind.doctor` names: checks one component, given its options."""
 
 _HANGS: Final = (
     "something that it reads does not respond: a file server that is unavailable, or a driver "
@@ -28,13 +32,13 @@ class Examination:
 
     Attributes:
         name: what is examined, for people, such as `source kubelet`.
-        work: returns the findings.
+        work: returns the findings; it may block if it is no coroutine function.
         component: the findings concern one component, which `name` names.
         timeout_fix: the fix if the checks exceed the time limit.
     """
 
     name: str
-    work: Callable[[], Awaitable[list[Finding]]]
+    work: Work
     component: bool = False
     timeout_fix: str = _HANGS
 
@@ -51,10 +55,10 @@ def of_components(config: Config, ctx: DoctorContext) -> list[Examination]:
 def _of(component: Component, ctx: DoctorContext) -> Examination:
     entry = KINDS[component.role, component.kind]
 
-    async def work() -> list[Finding]:
+    async def work() -> Found:
         # Importing the module imports its libraries too, so do it outside of the event loop.
         examine = cast("Examine", await asyncio.to_thread(load, entry.doctor))
-        return await examine(component.options, ctx)
+        return await findings_of(partial(examine, component.options, ctx))
 
     name = f"{component.role} {component.name}"
     return Examination(name, work, component=True, timeout_fix=entry.timeout_fix or _HANGS)
@@ -75,7 +79,7 @@ async def _one(examination: Examination, deadline: float) -> list[Finding]:
     limit = asyncio.timeout(deadline)
     try:
         async with limit:
-            findings = await examination.work()
+            findings = await findings_of(examination.work)
     except Exception as error:  # noqa: BLE001 - a bug in one check must not stop the others
         if isinstance(error, TimeoutError) and limit.expired():
             findings = [timed_out(examination.name, deadline, examination.timeout_fix)]
@@ -84,6 +88,15 @@ async def _one(examination: Examination, deadline: float) -> list[Finding]:
     if not examination.component:
         return findings
     return [replace(finding, component=examination.name) for finding in findings]
+
+
+async def findings_of(work: Work) -> list[Finding]:
+    """Await a coroutine function; run any other function in a thread, because it may block."""
+    if inspect.iscoroutinefunction(work):
+        found = await work()
+    else:
+        found = await in_thread(cast("Callable[[], Found]", work))
+    return found if isinstance(found, list) else [found]
 
 
 def timed_out(name: str, seconds: float, fix: str) -> Finding:

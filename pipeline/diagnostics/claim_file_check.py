@@ -8,7 +8,7 @@ from config.value_types import ByteSize
 from pipeline.base.clock import Clock
 from pipeline.component.claim_file_reader import FileClaims
 from pipeline.component.findings import Check, Finding, span
-from pipeline.files import AbsentError, Content, UnreadableError, read_file
+from pipeline.files.bounded_read import AbsentError, UnreadableError, read_file
 from pipeline.model import NS
 
 _MAX_LISTED: Final = 2
@@ -25,7 +25,7 @@ def check_file(
     writer: str,
     clock: Clock,
     elsewhere: str = "",
-) -> tuple[Finding, Content | None]:
+) -> Finding:
     """Read a file as its source does. Blocking.
 
     Args:
@@ -36,33 +36,30 @@ def check_file(
         writer: the program that writes the file, for people.
         clock: gives the age of the file.
         elsewhere: other possible paths, for people.
-
-    Returns:
-        The finding, and the content if the file could be read.
     """
     try:
         content = read_file(path, max_size, None)
     except AbsentError:
         observed, fix = _absent(path, writer)
-        return check.failure(str(path), observed, fix + (elsewhere and f": {elsewhere}")), None
+        return check.failure(str(path), observed, fix + (elsewhere and f": {elsewhere}"))
     except UnreadableError as error:
-        return check.failure(str(path), str(error), _fix_for(str(error), path, writer)), None
+        return check.failure(str(path), str(error), _fix_for(str(error), path, writer))
     try:
         listed = read(content.data or b"")
     except UnreadableError as error:
         fix = f"check what {writer} writes, and that path names its file"
-        return check.failure(str(path), str(error), fix), content
+        return check.failure(str(path), str(error), fix)
     if listed.problems:
         problems = "; ".join(listed.problems[:_MAX_LISTED])
         fix = f"fix the entries, or {writer} that writes them"
-        return check.warning(str(path), f"some entries are ignored: {problems}", fix), content
+        return check.warning(str(path), f"some entries are ignored: {problems}", fix)
     age_s = (clock.now().wall_ns - content.stamp[0]) / NS
     holders = f"{len(listed.claims)} containers hold devices"
     if age_s < -_FUTURE_TOLERANCE:
         observed = f"{holders}; its modification time is {-age_s:.0f} s in the future"
         fix = f"check the clock of {writer} and the clock of this node"
-        return check.warning(str(path), observed, fix), content
-    return check.ok(str(path), f"{holders}; written {span(max(age_s, 0))} ago"), content
+        return check.warning(str(path), observed, fix)
+    return check.ok(str(path), f"{holders}; written {span(max(age_s, 0))} ago")
 
 
 def _absent(path: Path, writer: str) -> tuple[str, str]:

@@ -1,12 +1,11 @@
 """Check `twins`: whether more than one exporter runs here, according to visible processes."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path, PurePath
 from typing import Final
 
 from pipeline.component.findings import WARNS, Check, Finding
-from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.context import DoctorContext
 
 CHECK: Final = Check("twins", WARNS)
 
@@ -28,19 +27,17 @@ _PROCESSES_FIX: Final = (
 """Processes do not show whether both belong to one DaemonSet."""
 
 
-async def examine(ctx: DoctorContext) -> list[Finding]:
+def examine(ctx: DoctorContext) -> Finding:
     """Run the check `twins` on the visible processes."""
-    ours, others = await in_thread(partial(daemon_pids, ctx.roots.proc))
+    ours, others = daemon_pids(ctx.roots.proc)
     place = f"{ctx.roots.proc}/*/cmdline"
     if len(ours) > 1:
         numbers = ", ".join(map(str, ours))
-        return [
-            CHECK.warning(place, f"{len(ours)} podgpu processes run: {numbers}", _PROCESSES_FIX)
-        ]
+        return CHECK.warning(place, f"{len(ours)} podgpu processes run: {numbers}", _PROCESSES_FIX)
     if others and not ctx.has("dcgm"):
         observed = f"dcgm-exporter runs: process {others[0]}"
-        return [CHECK.warning(place, observed, FIX)]
-    return [CHECK.ok(place, "one podgpu runs" if ours else "no podgpu process is visible")]
+        return CHECK.warning(place, observed, FIX)
+    return CHECK.ok(place, "one podgpu runs" if ours else "no podgpu process is visible")
 
 
 def daemon_pids(proc: Path) -> tuple[list[int], list[int]]:

@@ -13,11 +13,11 @@ FIX: Final = (
 )
 
 
-async def examine(ctx: DoctorContext) -> list[Finding]:
+def examine(ctx: DoctorContext) -> Finding:
     """Run the check `node.name`, as far as possible without the API server."""
     if ctx.config.node:
-        return [CHECK.ok("node", f"{ctx.config.node}, as configured")]
+        return CHECK.ok("node", f"{ctx.config.node}, as configured")
     observed = f"not set, so podgpu uses the host name: {ctx.node}"
     if _IN_CLUSTER in ctx.environ:
-        return [CHECK.warning("node", f"{observed}; in a pod that is the name of the pod", FIX)]
-    return [CHECK.ok("node", observed)]
+        return CHECK.warning("node", f"{observed}; in a pod that is the name of the pod", FIX)
+    return CHECK.ok("node", observed)

@@ -17,10 +17,10 @@ from config.value_types import ByteSize
 from pipeline.base.safe_text import line
 from pipeline.component.findings import BOTH, WARNS, Check, Finding
 from pipeline.delivery.options import QueueOptions
-from pipeline.delivery.production_rate import format_bytes
 from pipeline.delivery.queue.disk.folder import CURSOR, LOCK, segment_name, segment_numbers
+from pipeline.delivery.rate_limits import format_bytes
 from pipeline.diagnostics.check_runner import Examination
-from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.file_permissions import inaccessible, not_replaceable_reason
 from pipeline.diagnostics.mounts import file_system
 from pipeline.diagnostics.path_access import access_fix, access_problem
@@ -34,7 +34,6 @@ _LAYERS: Final = frozenset({"overlay", "aufs", "fuse.fuse-overlayfs"})
 _BLOCK: Final = 512
 """Bytes of one block in `st_blocks`."""
 
-_PLACE: Final = "queue.path"
 _FIX: Final = (
     "mount a folder of the node's disk (hostPath) that podgpu's user may write to, and set "
     "queue.path to it"
@@ -57,43 +56,43 @@ def _queues(config: Config) -> dict[str, QueueOptions]:
 def examinations(config: Config, ctx: DoctorContext) -> list[Examination]:
     """Return an examination for each sink with a queue."""
     return [
-        Examination(f"sink {name}", partial(_examine, options, ctx), component=True)
+        Examination(
+            f"sink {name}",
+            partial(check_folder, options.path, options.max_size, ctx.roots.proc),
+            component=True,
+        )
         for name, options in _queues(config).items()
     ]
 
 
-async def _examine(options: QueueOptions, ctx: DoctorContext) -> list[Finding]:
-    if options.path is None:
-        observed = "not set: data is queued in memory, and lost when podgpu stops"
-        return [_FOLDER.skip(_PLACE, observed)]
-    return await in_thread(partial(check_folder, options.path, options.max_size, ctx.roots.proc))
-
-
-def check_folder(path: Path, max_size: ByteSize, proc: Path) -> list[Finding]:
+def check_folder(path: Path | None, max_size: ByteSize, proc: Path) -> Finding:
     """Run the check `queue.folder`. Blocking; it writes a file and removes it."""
+    if path is None:
+        observed = "not set: data is queued in memory, and lost when podgpu stops"
+        return _FOLDER.skip("queue.path", observed)
     if problem := access_problem(path):
-        return [_FOLDER.failure(str(path), problem, access_fix(path))]
+        return _FOLDER.failure(str(path), problem, access_fix(path))
     # podgpu creates missing folders, so the nearest existing parent must be writable.
     existing = next(folder for folder in (path, *path.parents) if folder.exists())
     place = str(path) if existing == path else f"{path} (to be created in {existing})"
     if not existing.is_dir():
-        return [_FOLDER.failure(place, f"{existing} is not a folder", _FIX)]
+        return _FOLDER.failure(place, f"{existing} is not a folder", _FIX)
     if refusal := _write_problem(existing):
-        return [_FOLDER.failure(place, f"not writable: {refusal}", _FIX)]
+        return _FOLDER.failure(place, f"not writable: {refusal}", _FIX)
     if problem := _inaccessible_files(path):
         fix = f"chown -R {os.geteuid()} {path}: podgpu ran as another user before"
-        return [_FOLDER.failure(place, problem, fix)]
+        return _FOLDER.failure(place, problem, fix)
     if owner := lock_owner(path / LOCK, proc):
         fix = "stop that process, or set another queue.path: each podgpu needs its own folder"
-        return [_FOLDER.failure(place, f"is in use by {owner}", fix)]
+        return _FOLDER.failure(place, f"is in use by {owner}", fix)
     kind = file_system(existing, proc)
     if kind in _VOLATILE:
         observed = f"is on {kind}: queued data is in memory, and lost when the node restarts"
-        return [_FOLDER.warning(place, observed, _FIX)]
+        return _FOLDER.warning(place, observed, _FIX)
     if kind in _LAYERS:
         observed = f"is on {kind}, the container's layer: queued data is lost with the container"
-        return [_FOLDER.warning(place, observed, _FIX)]
-    return [_room(place, existing, path, max_size, kind)]
+        return _FOLDER.warning(place, observed, _FIX)
+    return _room(place, existing, path, max_size, kind)
 
 
 def _room(subject: str, existing: Path, path: Path, max_size: ByteSize, kind: str) -> Finding:

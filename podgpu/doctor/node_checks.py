@@ -1,5 +1,7 @@
 """Run all checks of a node: those of its components, and those of no component."""
 
+from functools import partial
+
 from config.schema import Config
 from pipeline.component.findings import Finding
 from pipeline.diagnostics import counters_list_check, duplicate_daemons, node_name_check
@@ -11,14 +13,14 @@ from podgpu.doctor import clock_check, delivery_queues, listen_ports, web_config
 def of_the_node(config: Config, ctx: DoctorContext) -> list[Examination]:
     """Return the examinations that do not depend on the configured components."""
     return [
-        Examination("the node's name", lambda: node_name_check.examine(ctx)),
-        Examination("the clock", lambda: clock_check.examine(ctx)),
+        Examination("the node's name", partial(node_name_check.examine, ctx)),
+        Examination("the clock", partial(clock_check.examine, ctx)),
         Examination(
-            "the list of metrics", lambda: counters_list_check.examine(config.counters, ctx)
+            "the list of metrics", partial(counters_list_check.examine, config.counters, ctx)
         ),
-        Examination("the web config", lambda: web_config.examine(ctx)),
-        Examination("the ports", lambda: listen_ports.examine(ctx)),
-        Examination("the processes", lambda: duplicate_daemons.examine(ctx)),
+        Examination("the web config", partial(web_config.examine, ctx)),
+        Examination("the ports", partial(listen_ports.examine, ctx)),
+        Examination("the processes", partial(duplicate_daemons.examine, ctx)),
         *delivery_queues.examinations(config, ctx),
     ]
 

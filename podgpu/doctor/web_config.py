@@ -8,7 +8,7 @@ from typing import Final
 from config.errors import ConfigError
 from config.schema import Config
 from pipeline.component.findings import FAILS, Check, Finding, span
-from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.context import DoctorContext
 from pipeline.model import NS
 
 _CHECK: Final = Check("http.web_config", FAILS)
@@ -38,14 +38,14 @@ class ServerIdentity:
     validity: tuple[float, float] | None
 
 
-async def examine(ctx: DoctorContext) -> list[Finding]:
+def examine(ctx: DoctorContext) -> list[Finding]:
     """Run the check `http.web_config`, if a web configuration file is set."""
     path = ctx.config.http.web_config
     if path is None:
         return []
     place = str(path)
     try:
-        identity = await in_thread(lambda: read_identity(path))
+        identity = read_identity(path)
     except ConfigError as error:
         return [
             _CHECK.failure(place, problem.render(error.origin), _FIX) for problem in error.problems

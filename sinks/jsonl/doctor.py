@@ -2,11 +2,10 @@
 
 import os
 import stat
-from functools import partial
 from pathlib import Path
 
 from pipeline.component.findings import FAILS, Check, Finding
-from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.path_access import access_fix, access_problem
 from pipeline.diagnostics.write_access import check_writable
 from pipeline.files.symlink_chain import untrusted_link
@@ -14,12 +13,8 @@ from sinks.jsonl.options import STDOUT, Options
 from sinks.jsonl.target_factory import UNTRUSTED_LINK, UNTRUSTED_LINK_FIX
 
 
-async def examine(options: Options, _ctx: DoctorContext) -> list[Finding]:
+def examine(options: Options, _ctx: DoctorContext) -> Finding:
     """Check `jsonl.file`."""
-    return [await in_thread(partial(_check_file, options))]
-
-
-def _check_file(options: Options) -> Finding:
     check = Check("jsonl.file", FAILS)
     if options.path == STDOUT:
         return check.ok("standard output", "is always available")

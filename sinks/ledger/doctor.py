@@ -2,19 +2,21 @@
 
 import os
 from contextlib import closing
-from functools import partial
-from pathlib import Path
 from typing import Final
 
-from config.value_types import ByteSize
 from pipeline.component.findings import BOTH, Check, Finding, Verdict
-from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.file_permissions import inaccessible
 from pipeline.diagnostics.mounts import file_system
 from pipeline.diagnostics.process_lookup import lock_owner
 from pipeline.diagnostics.write_access import check_writable
-from pipeline.ledger.errors import ForeignError, LedgerError
-from pipeline.ledger.file_open import check_integrity, ledger_errors, open_readonly
+from pipeline.ledger.file_open import (
+    ForeignError,
+    LedgerError,
+    check_integrity,
+    ledger_errors,
+    open_readonly,
+)
 from sinks.ledger.options import Options
 from sinks.ledger.writer_lock import lock_of
 
@@ -22,13 +24,10 @@ _VOLATILE: Final = frozenset({"tmpfs", "ramfs", "overlay", "aufs", "fuse.fuse-ov
 _DISK: Final = "mount a folder of the node's disk (hostPath) that podgpu may write to"
 
 
-async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
+def examine(options: Options, ctx: DoctorContext) -> Finding:
     """Check `ledger.file`."""
-    return [await in_thread(partial(_check_file, options.path, options.max_size, ctx.roots.proc))]
-
-
-def _check_file(path: Path, max_size: ByteSize, proc: Path) -> Finding:
-    check, name, folder = Check("ledger.file", BOTH), str(path), path.parent
+    check, path, max_size = Check("ledger.file", BOTH), options.path, options.max_size
+    name, folder = str(path), path.parent
     found = check_writable(check, path, replaces=True)
     if found.verdict is not Verdict.OK:
         return found
@@ -37,7 +36,7 @@ def _check_file(path: Path, max_size: ByteSize, proc: Path) -> Finding:
         problem = f"{denied[0].name} is not readable and writable by uid {os.geteuid()}"
         fix = f"run chown {os.geteuid()} {name}*: podgpu ran as another user before"
         return check.failure(name, problem, fix)
-    if owner := lock_owner(lock_of(path), proc):
+    if owner := lock_owner(lock_of(path), ctx.roots.proc):
         fix = "stop that podgpu, or give another path: each podgpu needs its own ledger"
         return check.failure(name, f"is in use by {owner}", fix)
     if path.exists() and path.stat().st_size:
@@ -49,7 +48,7 @@ def _check_file(path: Path, max_size: ByteSize, proc: Path) -> Finding:
         except LedgerError as error:
             fix = "save a copy if needed: podgpu renames a damaged file and starts a new one"
             return check.warning(name, error.problem, fix)
-    kind = file_system(folder, proc)
+    kind = file_system(folder, ctx.roots.proc)
     if kind in _VOLATILE:
         text = f"is on {kind}: the data is lost when the container or node restarts"
         return check.warning(name, text, _DISK)

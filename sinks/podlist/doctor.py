@@ -1,22 +1,15 @@
 """Checks of `podgpu doctor` for the podlist sink: the file, its folder and its mount."""
 
-from functools import partial
-from pathlib import Path
-
 from pipeline.component.findings import BOTH, Check, Finding
-from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.mounts import is_mounted
 from pipeline.diagnostics.path_access import access_fix, access_problem
 from pipeline.diagnostics.write_access import check_writable
 from sinks.podlist.options import Options
 
 
-async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
+def examine(options: Options, ctx: DoctorContext) -> Finding:
     """Run the check `podlist.target`."""
-    return [await in_thread(partial(_check, options, ctx.roots.proc))]
-
-
-def _check(options: Options, proc: Path) -> Finding:
     check, path = Check("podlist.target", BOTH), options.path
     if problem := access_problem(path):
         return check.failure(str(path), problem, access_fix(path))
@@ -24,7 +17,7 @@ def _check(options: Options, proc: Path) -> Finding:
         observed = "is a symbolic link, which a write would replace by a file"
         return check.failure(str(path), observed, f"set path to {path.resolve()}")
     renames = options.write == "rename"
-    if renames and is_mounted(path, proc):
+    if renames and is_mounted(path, ctx.roots.proc):
         observed = "is a mount point, so it cannot be replaced"
         fix = f"mount the folder {path.parent} instead, or set write: inplace"
         return check.warning(str(path), observed, fix)

@@ -4,18 +4,17 @@ from functools import partial
 
 from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.diagnostics.claim_file_check import check_file
-from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.kubelet_roots import other_roots
 from pipeline.model.plugin_ids import glob_matcher
 from sources.checkpoint.checkpoint_file import read_checkpoint
 from sources.checkpoint.options import Options
 
 
-async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
+def examine(options: Options, ctx: DoctorContext) -> Finding:
     """Run the check `checkpoint.file`."""
     read = partial(read_checkpoint, path=options.path, wanted=glob_matcher(options.resources))
-    checking = partial(
-        check_file,
+    return check_file(
         Check("checkpoint.file", BOTH),
         options.path,
         options.max_size,
@@ -24,5 +23,3 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
         clock=ctx.clock,
         elsewhere=f"another root of the kubelet ({other_roots(options.path)})",
     )
-    finding, _ = await in_thread(checking)
-    return [finding]

@@ -22,13 +22,13 @@ _MAX_SECONDS: Final = 10.0
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
+async def examine(options: Options, ctx: DoctorContext) -> Finding:
     """Check `dcgm.page`."""
     check = Check("dcgm.page", FAILS)
     place = options.place
     if options.path is None and await _is_podgpu(options.url, ctx):
         observed = "podgpu itself responds there, not a dcgm-exporter"
-        return [check.failure(place, observed, _WRONG_PAGE_FIX)]
+        return check.failure(place, observed, _WRONG_PAGE_FIX)
     getter = Server(options) if options.path is None else File(options.path, options, ctx.clock)
     try:
         data = await getter.get()
@@ -38,13 +38,12 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
             if options.path is None
             else "check that dcgm-exporter writes the file, and mount its folder"
         )
-        return [check.failure(place, str(error), fix)]
+        return check.failure(place, str(error), fix)
     plan = await requested_plan(ctx)
     page = await in_thread(partial(parse_page, data or b"", plan, ctx.clock.now(), 1))
     if page.empty:
-        return [check.failure(place, "has no metric of dcgm-exporter", _WRONG_PAGE_FIX)]
-    observed = f"{len(page.devices)} devices, {len(page.readings)} readings"
-    return [check.ok(place, observed)]
+        return check.failure(place, "has no metric of dcgm-exporter", _WRONG_PAGE_FIX)
+    return check.ok(place, f"{len(page.devices)} devices, {len(page.readings)} readings")
 
 
 async def _is_podgpu(url: str | None, ctx: DoctorContext) -> bool:

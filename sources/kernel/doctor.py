@@ -4,7 +4,7 @@ from typing import Final
 
 from pipeline.base.errors import TransientError
 from pipeline.component.findings import FAILS, WARNS, Check, Finding
-from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.context import DoctorContext
 from pipeline.host.procfs import ROOT
 from sources.kernel import log_records, process_owners
 from sources.kernel.kmsg_device import NO_LOG, Log
@@ -13,9 +13,9 @@ from sources.kernel.options import Options
 _DEFAULT: Final = Options()
 
 
-async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
+def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
     """Check `kernel.log` and `kernel.processes`."""
-    return await in_thread(lambda: [_log(options, ctx), _processes(options, ctx)])
+    return [_log(options, ctx), _processes(options, ctx)]
 
 
 def _log(options: Options, ctx: DoctorContext) -> Finding:

@@ -6,12 +6,11 @@ only for the check would delay real plugins.
 
 import os
 import stat
-from functools import partial
 from pathlib import Path, PurePath
 from typing import Final
 
 from pipeline.component.findings import FAILS, Check, Finding
-from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.context import DoctorContext
 from sources.nri.options import Options
 
 _CHECK: Final = Check("nri.socket", FAILS)
@@ -33,12 +32,9 @@ _HOST_SOCKETS: Final = (
 )
 
 
-async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
+def examine(options: Options, ctx: DoctorContext) -> Finding:
     """Check `nri.socket`."""
-    return [await in_thread(partial(_check_socket, options.socket, ctx.roots.proc))]
-
-
-def _check_socket(path: Path, proc: Path) -> Finding:
+    path = options.socket
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -58,7 +54,7 @@ def _check_socket(path: Path, proc: Path) -> Finding:
         return _CHECK.failure(str(path), "is not a socket", "set socket to the runtime's socket")
     if not os.access(path, os.R_OK | os.W_OK):
         return _no_access(path, "is not readable and writable")
-    listening = _is_listening(path, proc)
+    listening = _is_listening(path, ctx.roots.proc)
     if listening:
         return _CHECK.ok(str(path), "a process listens on it; podgpu did not connect")
     if listening is not None:

@@ -6,8 +6,7 @@ from typing import Final
 
 from pipeline.component.findings import BOTH, Check, Finding, Verdict
 from pipeline.diagnostics.claim_file_check import check_file
-from pipeline.diagnostics.context import DoctorContext, in_thread
-from pipeline.model import NS
+from pipeline.diagnostics.context import DoctorContext
 from sources.podlist.options import Options
 from sources.podlist.pod_list_file import read_pod_list
 
@@ -15,23 +14,19 @@ _WRITER: Final = "its writer"
 _BOOT: Final = "btime "
 
 
-async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
+def examine(options: Options, ctx: DoctorContext) -> Finding:
     """Run the check `podlist.file`."""
-    return [await in_thread(partial(_check, options, ctx))]
-
-
-def _check(options: Options, ctx: DoctorContext) -> Finding:
     check = Check("podlist.file", BOTH)
     read = partial(read_pod_list, path=options.path, integers=options.integers)
-    finding, content = check_file(
+    finding = check_file(
         check, options.path, options.max_size, read, writer=_WRITER, clock=ctx.clock
     )
     boot_s = _boot_s(ctx.roots.proc)
-    if finding.verdict is not Verdict.OK or content is None or boot_s is None:
+    if finding.verdict is not Verdict.OK or boot_s is None:
         return finding
     # An old file alone is not a problem: it is written only on changes. But every container is
     # younger than the node's start.
-    if content.stamp[0] >= boot_s * NS or finding.observed.startswith("0 "):
+    if options.path.stat().st_mtime >= boot_s or finding.observed.startswith("0 "):
         return finding
     observed = (
         "is out of date: it was last written before the node started, and it names containers"

@@ -1,12 +1,11 @@
 """The check of `podgpu doctor` for the source `replay`: whether the recording is readable."""
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 from pipeline.component.findings import FAILS, Check, Finding
-from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.path_access import access_problem
 from pipeline.recording import RecordingError, RecordingReader
 from sources.replay.options import DEMO, Options
@@ -14,12 +13,8 @@ from sources.replay.options import DEMO, Options
 _DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
 
 
-async def examine(options: Options, _ctx: DoctorContext) -> list[Finding]:
+def examine(options: Options, _ctx: DoctorContext) -> Finding:
     """Check `replay.recording`."""
-    return [await in_thread(partial(_check_recording, options))]
-
-
-def _check_recording(options: Options) -> Finding:
     check = Check("replay.recording", FAILS)
     path = _DEMO_FILE if options.path == DEMO else Path(options.path)
     fix = (

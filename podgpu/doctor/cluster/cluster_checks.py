@@ -1,13 +1,12 @@
 """Fetch the objects of a cluster and run all checks of it."""
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from pipeline.base.errors import TransientError
 from pipeline.component.findings import Finding
-from pipeline.diagnostics.check_runner import Examination, run
+from pipeline.diagnostics.check_runner import Examination, Work, run
 from pipeline.diagnostics.context import OpenSession
 from podgpu.doctor.cluster import (
     daemonset_checks,
@@ -17,7 +16,6 @@ from podgpu.doctor.cluster import (
     node_gpus,
 )
 from podgpu.doctor.cluster.object_fetcher import SERVER, Fetcher
-from podgpu.doctor.cluster.objects import Cluster
 
 SECONDS: Final = 360.0
 """Time limit in total: more than the limits of the credentials, lists and checks together."""
@@ -48,11 +46,11 @@ async def _diagnose(kube: OpenSession, kubeconfig: Path | None, namespace: str) 
         async with kube(kubeconfig) as api:
             fetcher = Fetcher(api)
             cluster = await fetcher.cluster(namespace)
-            checks: dict[str, Callable[[], Awaitable[list[Finding]]]] = {
-                "DaemonSets": partial(_async, daemonset_checks.check_daemonsets, cluster),
-                "Nodes": partial(_async, node_gpus.check_nodes, cluster),
-                "monitors": partial(_async, monitor_checks.check_monitors, cluster),
-                "exporters": partial(_async, duplicate_exporters.check_exporters, cluster),
+            checks: dict[str, Work] = {
+                "DaemonSets": partial(daemonset_checks.check_daemonsets, cluster),
+                "Nodes": partial(node_gpus.check_nodes, cluster),
+                "monitors": partial(monitor_checks.check_monitors, cluster),
+                "exporters": partial(duplicate_exporters.check_exporters, cluster),
                 "scheduler extenders": partial(extender_checks.check_extenders, api, cluster),
                 "NetworkPolicies": partial(extender_checks.check_policies, api, cluster),
             }
@@ -66,7 +64,3 @@ async def _diagnose(kube: OpenSession, kubeconfig: Path | None, namespace: str) 
     # The lists are fetched concurrently, so sort the findings for a stable order.
     found = sorted(fetcher.findings, key=lambda finding: finding.subject)
     return [*(found or [SERVER.ok(place, "responds, and allows all lists")]), *checked]
-
-
-async def _async(check: Callable[[Cluster], list[Finding]], cluster: Cluster) -> list[Finding]:
-    return check(cluster)

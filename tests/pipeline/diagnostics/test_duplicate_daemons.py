@@ -1,11 +1,13 @@
 """The check `twins`."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pipeline.component.findings import Verdict
 from pipeline.diagnostics import duplicate_daemons
+from pipeline.diagnostics.check_runner import findings_of
 from tests.podgpu.doctor.support import PODGPU, context, is_bad, of, process
 
 COMMANDS = [
@@ -36,9 +38,10 @@ def test_a_podgpu_process_is_identified_by_its_command_line(
 async def test_two_podgpu_processes_on_a_node_are_a_warning(tmp_path: Path) -> None:
     ctx = context(tmp_path)
     process(ctx.roots.proc, 1, *PODGPU)
-    assert of(await duplicate_daemons.examine(ctx), "twins").verdict is Verdict.OK
+    (finding,) = await findings_of(partial(duplicate_daemons.examine, ctx))
+    assert finding.verdict is Verdict.OK
     process(ctx.roots.proc, 4711, *PODGPU)
-    found = await duplicate_daemons.examine(ctx)
+    found = await findings_of(partial(duplicate_daemons.examine, ctx))
     is_bad(of(found, "twins"), "warning", "2 podgpu processes run: 1, 4711", "remove one of them")
     assert "if podgpu is being updated" in of(found, "twins").fix, "an update is not visible here"
 
@@ -49,11 +52,12 @@ async def test_dcgm_exporter_next_to_podgpu_is_a_warning_unless_podgpu_reads_its
     ctx = context(tmp_path / "a")
     process(ctx.roots.proc, 9, "/usr/bin/dcgm-exporter", "-f", "a.csv")
     is_bad(
-        (await duplicate_daemons.examine(ctx))[0],
+        (await findings_of(partial(duplicate_daemons.examine, ctx)))[0],
         "warning",
         "dcgm-exporter runs",
         "remove one of them",
     )
     source = "sources: {d: {kind: dcgm, url: 'http://localhost:9401/metrics'}}\n"
     ctx_with_source = context(tmp_path / "b", source, roots=ctx.roots)
-    assert (await duplicate_daemons.examine(ctx_with_source))[0].verdict is Verdict.OK
+    (finding,) = await findings_of(partial(duplicate_daemons.examine, ctx_with_source))
+    assert finding.verdict is Verdict.OK

@@ -8,6 +8,7 @@ import pytest
 from config.value_types import ByteSize
 from pipeline.component.findings import Verdict
 from pipeline.delivery.queue.disk.folder import QueueFolder
+from pipeline.diagnostics.check_runner import findings_of
 from pipeline.diagnostics.mounts import file_system, is_mounted
 from podgpu.doctor import delivery_queues
 from tests.podgpu.doctor.support import (
@@ -28,11 +29,13 @@ def test_a_writable_folder_is_ok_and_stays_unchanged(tmp_path: Path) -> None:
     roots = healthy(tmp_path / "node")
     folder = tmp_path / "queue"
     folder.mkdir()
-    finding = of(delivery_queues.check_folder(folder, MIB, roots.proc), "queue.folder")
+    finding = of([delivery_queues.check_folder(folder, MIB, roots.proc)], "queue.folder")
     assert finding.verdict is Verdict.OK
     assert "ext4" in finding.observed
     assert list(folder.iterdir()) == []
-    later = of(delivery_queues.check_folder(tmp_path / "new/deep", MIB, roots.proc), "queue.folder")
+    later = of(
+        [delivery_queues.check_folder(tmp_path / "new/deep", MIB, roots.proc)], "queue.folder"
+    )
     assert later.verdict is Verdict.OK
     assert f"to be created in {tmp_path}" in later.subject
     assert not (tmp_path / "new").exists()
@@ -45,17 +48,17 @@ def test_a_queue_on_tmpfs_is_a_warning(tmp_path: Path) -> None:
         "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
         f"30 22 0:31 / {tmp_path} rw,nosuid shared:5 master:2 - tmpfs tmpfs rw\n",
     )
-    found = delivery_queues.check_folder(tmp_path, MIB, proc)
+    found = [delivery_queues.check_folder(tmp_path, MIB, proc)]
     is_bad(of(found, "queue.folder"), "warning", "tmpfs", "node's disk (hostPath)")
 
 
 def test_a_folder_that_is_not_writable_is_a_failure(tmp_path: Path) -> None:
     # procfs accepts no file, not even from root.
-    found = delivery_queues.check_folder(Path("/proc/self/queue"), MIB, tmp_path)
+    found = [delivery_queues.check_folder(Path("/proc/self/queue"), MIB, tmp_path)]
     is_bad(of(found, "queue.folder"), "failure", "not writable", "writ")
     path = write(tmp_path / "file")
     is_bad(
-        delivery_queues.check_folder(path / "queue", MIB, tmp_path)[0],
+        delivery_queues.check_folder(path / "queue", MIB, tmp_path),
         "failure",
         "is not a folder",
         "hostPath",
@@ -63,9 +66,11 @@ def test_a_folder_that_is_not_writable_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_a_disk_with_too_little_free_space_is_a_warning(tmp_path: Path) -> None:
-    found = delivery_queues.check_folder(
-        tmp_path, ByteSize.parse("1000000TiB"), healthy(tmp_path / "n").proc
-    )
+    found = [
+        delivery_queues.check_folder(
+            tmp_path, ByteSize.parse("1000000TiB"), healthy(tmp_path / "n").proc
+        )
+    ]
     is_bad(of(found, "queue.folder"), "warning", "MiB are free", "lower queue.max_size")
 
 
@@ -74,7 +79,7 @@ def test_a_queue_on_the_writable_layer_of_the_container_is_a_warning(
     tmp_path: Path, kind: str
 ) -> None:
     write(tmp_path / "proc/self/mountinfo", f"22 1 0:31 / / rw - {kind} {kind} rw\n")
-    found = delivery_queues.check_folder(tmp_path / "queue", MIB, tmp_path / "proc")
+    found = [delivery_queues.check_folder(tmp_path / "queue", MIB, tmp_path / "proc")]
     is_bad(of(found, "queue.folder"), "warning", "the container's layer", "(hostPath)")
 
 
@@ -95,14 +100,16 @@ def test_a_queue_in_use_is_ok_only_if_this_container_uses_it(
         process(proc, 7, *PODGPU)
         root = tmp_path if owner == "another container's" else None
         (in_this_container(proc, 7, root) / "9").symlink_to(folder / "lock")
-    finding = of(delivery_queues.check_folder(folder, MIB, proc), "queue.folder")
+    finding = of([delivery_queues.check_folder(folder, MIB, proc)], "queue.folder")
     queue.close()
     assert finding.verdict.value == verdict, finding
     if verdict == "failure":
         observed = f"in use by another podgpu, process {os.getpid()} in its own container"
         is_bad(finding, verdict, observed, "each podgpu needs its own folder")
     # The queue is free again, and the check did not keep the lock.
-    assert of(delivery_queues.check_folder(folder, MIB, proc), "queue.folder").verdict is Verdict.OK
+    assert (
+        of([delivery_queues.check_folder(folder, MIB, proc)], "queue.folder").verdict is Verdict.OK
+    )
     QueueFolder(folder, flushes=False).close()
 
 
@@ -112,9 +119,9 @@ def test_space_that_the_queue_uses_counts_as_free(
     proc, folder = healthy(tmp_path / "node").proc, tmp_path / "queue"
     write(folder / "00000000000000000001.seg", "x" * (3 << 20))
     monkeypatch.setattr(delivery_queues.os, "statvfs", lambda _: Space())  # type: ignore[attr-defined]
-    (finding,) = delivery_queues.check_folder(folder, ByteSize.parse("4MiB"), proc)
+    finding = delivery_queues.check_folder(folder, ByteSize.parse("4MiB"), proc)
     assert finding.verdict is Verdict.OK, finding
-    (finding,) = delivery_queues.check_folder(folder, ByteSize.parse("6MiB"), proc)
+    finding = delivery_queues.check_folder(folder, ByteSize.parse("6MiB"), proc)
     is_bad(finding, "warning", "2 MiB are free, the queue uses 3 MiB", "free space")
 
 
@@ -132,7 +139,7 @@ async def test_each_sink_with_a_queue_is_checked(tmp_path: Path) -> None:
     ctx = context(tmp_path, text)
     made = delivery_queues.examinations(ctx.config, ctx)
     assert [each.name for each in made] == ["sink a", "sink b"]
-    found = [finding for each in made for finding in await each.work()]
+    found = [finding for each in made for finding in await findings_of(each.work)]
     assert [finding.verdict for finding in found] == [Verdict.OK, Verdict.SKIPPED]
 
 

@@ -1,12 +1,14 @@
 """The check `http.web_config`, and how podgpu is identified by its certificate."""
 
 import datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trustme
 
 from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.check_runner import findings_of
 from pipeline.diagnostics.context import DoctorContext
 from podgpu.doctor import listen_ports
 from podgpu.doctor import web_config as webs
@@ -35,11 +37,12 @@ def context_with(folder: Path, web_config: Path, text: str = "") -> DoctorContex
 
 
 async def check_web_config(folder: Path, web_config: Path) -> Finding:
-    return of(await webs.examine(context_with(folder, web_config)), "http.web_config")
+    ctx = context_with(folder, web_config)
+    return of(await findings_of(partial(webs.examine, ctx)), "http.web_config")
 
 
-async def test_without_a_web_config_there_is_no_finding(tmp_path: Path) -> None:
-    assert await webs.examine(context(tmp_path)) == []
+def test_without_a_web_config_there_is_no_finding(tmp_path: Path) -> None:
+    assert webs.examine(context(tmp_path)) == []
 
 
 async def test_a_valid_web_config_reports_how_long_its_certificate_is_valid(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The doctor's check `jsonl.file`, with each fault provoked."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,13 +9,14 @@ import pytest
 from config.value_types import ByteSize
 from pipeline.component.findings import Finding, Verdict
 from pipeline.diagnostics import write_access
+from pipeline.diagnostics.check_runner import findings_of
 from sinks.jsonl.doctor import examine
 from sinks.jsonl.options import Options
 from tests.podgpu.doctor.support import context, is_bad, of, write
 
 
 async def check_file(folder: Path, options: Options) -> Finding:
-    return of(await examine(options, context(folder / "ctx")), "jsonl.file")
+    return of(await findings_of(partial(examine, options, context(folder / "ctx"))), "jsonl.file")
 
 
 async def test_standard_output_and_a_writable_file_are_ok(tmp_path: Path) -> None:
@@ -45,7 +47,7 @@ async def test_a_file_without_write_permission_is_a_failure(
     ctx = context(tmp_path / "ctx")
     monkeypatch.setattr(write_access.os, "access", lambda *_: False)  # type: ignore[attr-defined]
     options = Options(path=str(path), max_size=ByteSize.parse(size))
-    finding = of(await examine(options, ctx), "jsonl.file")
+    finding = of(await findings_of(partial(examine, options, ctx)), "jsonl.file")
     is_bad(finding, "failure", "is not writable", "mount the folder")
 
 

@@ -3,12 +3,14 @@
 import asyncio
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from config.value_types import ByteSize
 from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.check_runner import findings_of
 from sinks.ledger import doctor
 from sinks.ledger.doctor import examine
 from sinks.ledger.options import Options
@@ -34,7 +36,7 @@ def _on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def finding_of(folder: Path, path: Path, size: str = "1MiB") -> Finding:
     options = Options(path=path, max_size=ByteSize.parse(size))
-    return of(await examine(options, context(folder / "ctx")), "ledger.file")
+    return of(await findings_of(partial(examine, options, context(folder / "ctx"))), "ledger.file")
 
 
 def write_ledger(path: Path) -> None:

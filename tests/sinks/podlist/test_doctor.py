@@ -1,12 +1,14 @@
 """Findings of `podgpu doctor` about the podlist.json that podgpu writes, for each fault."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.check_runner import findings_of
 from sinks.podlist.doctor import examine
 from sinks.podlist.options import Options
 from tests.podgpu.doctor.support import context, is_bad, of, write
@@ -19,7 +21,9 @@ async def examined(
     if mounted:
         with (ctx.roots.proc / "self/mountinfo").open("a") as file:
             file.write(f"40 22 8:1 /x {path} rw - ext4 /dev/sda1 rw\n")
-    return of(await examine(Options(path=path, write=how), ctx), "podlist.target")
+    return of(
+        await findings_of(partial(examine, Options(path=path, write=how), ctx)), "podlist.target"
+    )
 
 
 async def test_a_folder_with_or_without_the_file_is_ok(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """The doctor's check `textfile.folder`, with each fault provoked."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pipeline.component.findings import Finding, Verdict
 from pipeline.diagnostics import write_access
+from pipeline.diagnostics.check_runner import findings_of
 from sinks.textfile.doctor import examine
 from sinks.textfile.options import Options
 from tests.podgpu.doctor.support import context, is_bad, of, write
@@ -14,7 +16,10 @@ from tests.support.mounts import MAY_MOUNT, with_mounts
 
 
 async def check_folder(folder: Path, path: Path) -> Finding:
-    return of(await examine(Options(path=path), context(folder / "ctx")), "textfile.folder")
+    return of(
+        await findings_of(partial(examine, Options(path=path), context(folder / "ctx"))),
+        "textfile.folder",
+    )
 
 
 async def test_a_writable_folder_is_ok_and_stays_unchanged(tmp_path: Path) -> None:
@@ -57,7 +62,10 @@ async def test_a_folder_without_write_permission_is_a_failure(
     """`os.access` is patched, since root may write to any folder."""
     ctx = context(tmp_path / "ctx")
     monkeypatch.setattr(write_access.os, "access", lambda *_: False)  # type: ignore[attr-defined]
-    finding = of(await examine(Options(path=tmp_path / "gpu.prom"), ctx), "textfile.folder")
+    finding = of(
+        await findings_of(partial(examine, Options(path=tmp_path / "gpu.prom"), ctx)),
+        "textfile.folder",
+    )
     is_bad(finding, "failure", "is not writable", f"writable for uid {os.geteuid()}")
 
 

@@ -1,9 +1,11 @@
 """The check `checkpoint.file`."""
 
+from functools import partial
 from pathlib import Path
 
 from config.value_types import ByteSize
 from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.check_runner import findings_of
 from sources.checkpoint.doctor import examine
 from sources.checkpoint.options import Options
 from tests.podgpu.doctor.support import context, is_bad, of, write
@@ -12,7 +14,7 @@ from tests.sources.checkpoint.checkpoints import checkpoint, entry
 
 async def check_file(folder: Path, path: Path, max_size: str = "32MiB") -> Finding:
     options = Options(path=path, max_size=ByteSize.parse(max_size))
-    found = await examine(options, context(folder / "ctx"))
+    found = await findings_of(partial(examine, options, context(folder / "ctx")))
     return of(found, "checkpoint.file")
 
 

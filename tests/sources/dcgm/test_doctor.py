@@ -3,12 +3,14 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from config.value_types import Duration
 from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.check_runner import findings_of
 from sources.dcgm.doctor import examine
 from sources.dcgm.options import Options
 from tests.podgpu.doctor.support import context, is_bad, of, page, serving
@@ -18,7 +20,7 @@ PAGE = (PAGES / "4.2.prom").read_bytes()
 
 
 async def examined(folder: Path, options: Options) -> Finding:
-    return of(await examine(options, context(folder / "ctx")), "dcgm.page")
+    return of(await findings_of(partial(examine, options, context(folder / "ctx"))), "dcgm.page")
 
 
 @asynccontextmanager

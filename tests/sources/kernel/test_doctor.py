@@ -2,11 +2,13 @@
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.check_runner import findings_of
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.host.procfs import HOST_PID_NAMESPACE
 from sources.kernel.doctor import examine
@@ -21,11 +23,14 @@ def ctx(tmp_path: Path) -> DoctorContext:
 
 
 async def log(ctx: DoctorContext, path: Path) -> Finding:
-    return of(await examine(Options(path=path), ctx), "kernel.log")
+    return of(await findings_of(partial(examine, Options(path=path), ctx)), "kernel.log")
 
 
 async def processes(ctx: DoctorContext, proc: Path = Path("/proc")) -> Finding:
-    return of(await examine(Options(path=Path("/none"), proc=proc), ctx), "kernel.processes")
+    return of(
+        await findings_of(partial(examine, Options(path=Path("/none"), proc=proc), ctx)),
+        "kernel.processes",
+    )
 
 
 async def test_a_readable_log_is_ok(ctx: DoctorContext, kmsg: Kmsg) -> None:

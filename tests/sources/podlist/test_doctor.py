@@ -3,11 +3,13 @@
 import os
 import re
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.check_runner import findings_of
 from pipeline.files import bounded_read
 from sources.podlist.doctor import examine
 from sources.podlist.options import Options
@@ -18,7 +20,10 @@ BOOT = 1_700_000_000
 
 
 async def examined(folder: Path, path: Path) -> Finding:
-    return of(await examine(Options(path=path), context(folder / "ctx")), "podlist.file")
+    return of(
+        await findings_of(partial(examine, Options(path=path), context(folder / "ctx"))),
+        "podlist.file",
+    )
 
 
 async def test_a_valid_list_is_ok(tmp_path: Path) -> None:
@@ -97,5 +102,5 @@ async def test_a_mount_that_still_shows_a_replaced_file_is_a_failure(
 
     ctx = context(tmp_path / "ctx")
     monkeypatch.setattr(bounded_read.os, "open", open_and_remove)  # type: ignore[attr-defined]
-    finding = of(await examine(Options(path=path), ctx), "podlist.file")
+    finding = of(await findings_of(partial(examine, Options(path=path), ctx)), "podlist.file")
     is_bad(finding, "failure", "the file was replaced", "instead of the file")

@@ -1,17 +1,22 @@
 """The doctor's findings about a recording, each fault provoked."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pipeline.component.findings import Finding, Verdict
+from pipeline.diagnostics.check_runner import findings_of
 from sources.replay.doctor import examine
 from sources.replay.options import DEMO, Options
 from tests.podgpu.doctor.support import context, is_bad, of, write
 
 
 async def finding_of(folder: Path, path: str) -> Finding:
-    return of(await examine(Options(path=path), context(folder / "ctx")), "replay.recording")
+    return of(
+        await findings_of(partial(examine, Options(path=path), context(folder / "ctx"))),
+        "replay.recording",
+    )
 
 
 async def test_the_recording_of_the_demo_is_ok(tmp_path: Path) -> None:
