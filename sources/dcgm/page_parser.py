@@ -44,11 +44,11 @@ class Page:
 
 @dataclass(slots=True)
 class _Values:
-    """The values of the lines for one reading."""
+    """The values of the lines for one reading, and the number of the first line."""
 
-    device_value: Value | None = None
+    number: int
+    of_device: list[Value] = field(default_factory=list)
     copies: set[Value] = field(default_factory=set)
-    number: int = 0
 
 
 def parse_page(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> Page:
@@ -92,7 +92,11 @@ def parse_page(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> P
             page.drop("out_of_range", found.number, f"{found.name} {found.value}")
         else:
             key = (uuid, wanted.name, _attrs(found, wanted.attrs))
-            _add_value(values_of.setdefault(key, _Values()), found, value)
+            values = values_of.setdefault(key, _Values(found.number))
+            if COPY.isdisjoint(found.labels):
+                values.of_device.append(value)
+            else:
+                values.copies.add(value)
     page.devices = gpus.devices()
     page.readings = tuple(_to_readings(page, values_of, at, good_for_ns))
     return page
@@ -103,14 +107,6 @@ def _attrs(sample: Sample, names: Iterable[str]) -> Attrs:
     return tuple((name, labels[name]) for name in sorted(names) if labels.get(name))
 
 
-def _add_value(values: _Values, sample: Sample, value: Value) -> None:
-    values.number = values.number or sample.number
-    if not COPY.isdisjoint(sample.labels):
-        values.copies.add(value)
-    elif values.device_value is None:
-        values.device_value = value
-
-
 def _to_readings(
     page: Page,
     values_of: Mapping[tuple[str, str, Attrs], _Values],
@@ -119,14 +115,11 @@ def _to_readings(
 ) -> Iterable[Reading]:
     """Yield one reading per key; copies that differ are parts of the device's value."""
     for (uuid, name, attrs), values in values_of.items():
-        if values.device_value is not None:
-            value = values.device_value
-        elif len(values.copies) == 1:
-            [value] = values.copies
+        found = [*values.of_device, *values.copies]
+        if values.of_device or len(found) == 1:
+            yield Reading(uuid, name, attrs, found[0], None, at, good_for_ns)
         else:
             page.drop("contradictory", values.number, f"{name} of {uuid}")
-            continue
-        yield Reading(uuid, name, attrs, value, None, at, good_for_ns)
 
 
 def _names() -> Mapping[str, tuple[tuple[Field, int], ...]]:

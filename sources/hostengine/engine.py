@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from pipeline.fields import CATALOGUE, Field, FieldPlan
@@ -228,18 +228,7 @@ class Engine:
                 compute_instances[0] if len(compute_instances) == 1 else None,
                 "" if name.status else text(name),
             )
-            yield Target(
-                entity,
-                Device(
-                    place.name,
-                    parent.index,
-                    parent.minor,
-                    parent.pci_bus_id,
-                    parent.model,
-                    "",
-                    place,
-                ),
-            )
+            yield Target(entity, replace(parent, uuid=place.name, mig=place))
 
     def _watch(self, gpu: int, targets: Sequence[Target], every: float) -> None:
         try:

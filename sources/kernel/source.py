@@ -1,6 +1,6 @@
 """The kernel source: reports the XID errors in the kernel log."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -68,14 +68,9 @@ class KernelSource:
                 processes = await state.lookups.lookup(
                     pids, self._options.proc, ctx.clock.now, ctx.log
                 )
-                await ctx.emit(XidsReported(_reports(errors, processes)))
+                reports = tuple([_report(xid, at, processes) for xid, at in errors])
+                await ctx.emit(XidsReported(reports))
                 state.progress(self._options.path).errors.mark_reported(len(errors))
-
-
-def _reports(
-    errors: Sequence[tuple[Xid, Instant]], processes: Mapping[int, Process]
-) -> tuple[XidReport, ...]:
-    return tuple([_report(xid, at, processes) for xid, at in errors])
 
 
 def _report(xid: Xid, at: Instant, processes: Mapping[int, Process]) -> XidReport:

@@ -65,9 +65,6 @@ class MigInstances:
         self._slots: list[MigInstance | None] = []
         self.devices: tuple[Device, ...] = ()
         self.numbers: dict[int, int] = {}
-        # Attributes, since an error may interrupt an enumeration.
-        self._changed = False
-        self._new_slots = False
 
     def enumerate(self, result: GpuReadings) -> None:
         """Enumerate the instances and update `devices` and `numbers`.
@@ -80,17 +77,14 @@ class MigInstances:
             code, limit = self._nvml.number("nvmlDeviceGetMaxMigDeviceCount", self._gpu)
             codes.check(code)
             self._slots = [None] * (limit if code == 0 else 0)
-        self._new_slots = False
+        has_unknown = False
         for index, before in enumerate(self._slots):
             code, key = self._read_index(index)
             if code == codes.OK and key is not None:
                 address_now = library.address(self._handle)
                 if before is None or before.key != key or before.address != address_now:
-                    slot = self._make_slot(key, index)
-                    self._changed |= before is None or before.device != slot.device
-                    self._slots[index] = slot
+                    self._slots[index] = self._make_slot(key, index)
             elif code in _EMPTY_SLOT:
-                self._changed |= before is not None
                 self._slots[index] = None
             else:
                 codes.check(code)
@@ -98,31 +92,25 @@ class MigInstances:
                 if code not in codes.NO_READING:
                     result.errors.append(code)
                 if before is None:
-                    self._new_slots = True
+                    has_unknown = True
                 else:
                     before.address = None
-        if self._changed:
-            self._changed = False
-            self.devices = tuple(
-                sorted((slot.device for slot in self._slots if slot), key=lambda d: d.order)
-            )
-            instances = [device.mig for device in self.devices if device.mig is not None]
+        slots = [slot for slot in self._slots if slot is not None]
+        devices = tuple(sorted((slot.device for slot in slots), key=lambda device: device.order))
+        if devices != self.devices:
+            self.devices = devices
             self.numbers = instance_numbers(
                 self._parent.index or 0,
                 len(self._slots),
-                [(place.gpu_instance_id, place.profile) for place in instances],
+                [(place.gpu_instance_id, place.profile) for d in devices if (place := d.mig)],
             )
-        self._find_shared()
-
-    def _find_shared(self) -> None:
-        slots = [slot for slot in self._slots if slot is not None]
         per_gpu_instance = Counter(slot.key[1] for slot in slots)
         for slot in slots:
             # An instance that cannot be enumerated may be on it, unless this one is the whole of
             # it.
             place = slot.device.mig
             is_part = place is not None and _PART.match(place.profile) is not None
-            slot.shared = per_gpu_instance[slot.key[1]] > 1 or (self._new_slots and is_part)
+            slot.shared = per_gpu_instance[slot.key[1]] > 1 or (has_unknown and is_part)
             slot.plan.set_shared(shared=slot.shared)
 
     def read(self, result: GpuReadings, at: Instant, *, revive: bool) -> None:
@@ -173,16 +161,8 @@ class MigInstances:
         code, start = self._nvml.first_slice(self._gpu, gi)
         codes.check_driver(code)
         first_slice = start if code == codes.OK else None
-        device = Device(
-            uuid,
-            parent.index,
-            parent.minor,
-            parent.pci_bus_id,
-            parent.model,
-            parent.driver,
-            MigPlace(parent.uuid, gi, ci, self._profile(), index, first_slice),
-            parent.facts,
-        )
+        place = MigPlace(parent.uuid, gi, ci, self._profile(), index, first_slice)
+        device = replace(parent, uuid=uuid, mig=place)
         target = replace(self._target, handle=self._handle, uuid=uuid)
         plan = Plan(shared(target, carries=False))
         plan.add(plan.fast, self._profiling.instance(uuid, gi))

@@ -19,6 +19,8 @@ Stamped: TypeAlias = tuple[int, int | float]
 _GAP: Final = 4
 """A sample covers the time since the one before, but at most this multiple of the usual spacing."""
 
+_MAX_SAMPLES: Final = 1 << 16
+
 _PARTS: Final = 30
 """Buckets in a window: the window moves in steps of this part of its length."""
 
@@ -115,7 +117,7 @@ class Series:
 
     Attributes:
         spacing: usual time between samples, in microseconds; 0 while it is unknown.
-        wrapped_samples: size of the ring at the last read that came too late; None for none.
+        capacity: how many samples the ring holds, as far as is known.
         has_implausible: whether there were impossible values since this was last cleared.
     """
 
@@ -124,7 +126,7 @@ class Series:
         self._max_value = max_value
         self._newest: int | None = None
         self.spacing = 0
-        self.wrapped_samples: int | None = None
+        self.capacity = _MAX_SAMPLES
         self.has_implausible = False
 
     def add_ring(self, ring: Sequence[Stamped]) -> bool:
@@ -141,7 +143,8 @@ class Series:
         first = 0 if before is None else bisect.bisect_right(ring, (before, math.inf))
         longest = max(1, _GAP * self.spacing)
         if first == 0 and before is not None and ring[0][0] - before > longest:
-            self.wrapped_samples = len(ring)
+            # The ring holds less than the driver reported, or the read was late.
+            self.capacity = min(self.capacity, len(ring))
             self._buckets.clear()  # the samples in between are lost
             before = None
         for end, value in itertools.islice(ring, first, None):

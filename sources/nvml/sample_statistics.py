@@ -60,7 +60,7 @@ class Ring:
         self._series = Series(target.wanted.window_ns // _US, max_value)
         self._last_new_at = target.now()
         self._retry_ns = 0
-        self._size = self._capacity = 0
+        self._size = 0
         self._type, self._count = ctypes.c_uint(), ctypes.c_uint()
         self._samples = ctypes.create_string_buffer(0)
         # Read all samples each time, which takes as long as reading only new ones: no sample is
@@ -111,14 +111,8 @@ class Ring:
         series = self._series
         if series.add_ring(sorted(_FORMATS[self._type.value].iter_unpack(raw))):
             self._last_new_at = at
-        if series.wrapped_samples is not None:
-            # The ring holds less than the driver reported, or the thread was late.
-            self._capacity, series.wrapped_samples = (
-                min(self._capacity, series.wrapped_samples),
-                None,
-            )
         if series.spacing:
-            delay_ns = round(_MAX_FILL * series.spacing * self._capacity * _US)
+            delay_ns = round(_MAX_FILL * series.spacing * series.capacity * _US)
             self.due_ns = at.mono_ns + max(_MIN_INTERVAL_NS, delay_ns)
         return code
 
@@ -129,9 +123,9 @@ class Ring:
                 code = self._bind(None)()
                 if code:
                     return code
-                self._capacity = self._count.value
+                self._series.capacity = self._count.value
                 # Always more than before; a driver that reports too few would loop here.
-                self._size = min(_MAX_SIZE, max(self._capacity, self._size * 2, 1))
+                self._size = min(_MAX_SIZE, max(self._count.value, self._size * 2, 1))
                 self._samples = ctypes.create_string_buffer(self._size * library.SAMPLE_SIZE)
                 self._call = self._bind(self._samples)
             self._count.value = self._size

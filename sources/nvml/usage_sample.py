@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from pipeline.model import DeviceUse, GpuProcess, Instant
@@ -118,7 +119,6 @@ class GpuUsageSampler:
         plan.slow += shared(self._target, carries=False)
         self._gpu_device = _SampledDevice(gpu.uuid, plan)
         self._has_instances = self._has_gpu_profiler = False
-        self._profiling: Profiling | None = None
         self._instances: dict[tuple[str, int], _SampledDevice] = {}
 
     def sample(self) -> GpuSample:
@@ -154,7 +154,7 @@ class GpuUsageSampler:
         plan = self._gpu_device.plan
         if self.processes_hidden and not self._has_instances and not self._has_gpu_profiler:
             self._has_gpu_profiler = True
-            plan.add(plan.slow, self._get_profiling().gpu())
+            plan.add(plan.slow, self._profiling.gpu())
         at = self._now()
         tiers = [plan.fast] if self._has_instances else [plan.fast, plan.slow]
         read, since = self._gpu_device.read(sample, at, *tiers)
@@ -188,14 +188,13 @@ class GpuUsageSampler:
         target = replace(self._target, handle=present.handle, uuid=uuid)
         plan = Plan(shared(target, carries=False))
         if placement is not None:
-            instance = self._get_profiling().instance(uuid, placement.gpu_instance_id)
+            instance = self._profiling.instance(uuid, placement.gpu_instance_id)
             plan.add(plan.fast, instance)
         return _SampledDevice(uuid, plan)
 
-    def _get_profiling(self) -> Profiling:
-        if self._profiling is None:
-            self._profiling = Profiling(self._target)
-        return self._profiling
+    @cached_property
+    def _profiling(self) -> Profiling:
+        return Profiling(self._target)
 
     def _forget(self) -> None:
         for sampled in (self._gpu_device, *self._instances.values()):

@@ -166,26 +166,16 @@ class XidWatch(threading.Thread):
                 return True
             self._renewing = False
             targets = dict(self._targets)
+        nvml, types = self._nvml, ctypes.c_ulonglong(library.XID_EVENT)
         for handle_address, (uuid, handle) in targets.items():
             if handle_address in self._attempted:
                 continue
             self._attempted.add(handle_address)
-            code = self._register_one(handle, events)
+            code = nvml.call("nvmlDeviceRegisterEvents", handle, types, events)
             if code == codes.OK:
                 self._registered[handle_address] = uuid
             self._call_on_loop(self._on_registered, uuid, code)
         return False
-
-    def _register_one(self, handle: Handle, events: object) -> int:
-        supported = ctypes.c_ulonglong()
-        code = self._nvml.call("nvmlDeviceGetSupportedEventTypes", handle, ctypes.byref(supported))
-        if code:
-            return code
-        if not supported.value & library.XID_EVENT:
-            return codes.NOT_SUPPORTED
-        return self._nvml.call(
-            "nvmlDeviceRegisterEvents", handle, ctypes.c_ulonglong(library.XID_EVENT), events
-        )
 
     def _take(self, data: library.Struct) -> None:
         """Report an event. An event of a MIG instance has the GPU's handle and instance ids."""

@@ -114,7 +114,6 @@ async def test_an_error_of_a_mig_instance_is_counted_for_its_gpu(fake_nvml: Fake
     "changes",
     [
         {"values": {"event_types": 0x10}},
-        {"errors": {"nvmlDeviceGetSupportedEventTypes": 3}},
         {"errors": {"nvmlDeviceRegisterEvents": 3}},
         {"errors": {"nvmlDeviceRegisterEvents": 999}},
     ],
