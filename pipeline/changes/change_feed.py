@@ -41,9 +41,6 @@ class Changes:
     missed_errors: int = 0
 
 
-NOTHING: Final = Changes()
-
-
 @dataclass(slots=True)
 class _TrackerState:
     """What was reported; it is kept when the sink is reloaded.
@@ -75,14 +72,9 @@ class ChangeTracker:
         if not isinstance(state, _TrackerState):
             state = restart_state[_STATE_KEY] = _initial_state(latest)
         self._state = state
-        self._usage: object = None
-        self._xids: object = None
 
     def update(self, snapshot: Snapshot) -> Changes:
         """Return the changes since the previous snapshot, each one once."""
-        if snapshot.usage is self._usage and snapshot.xids is self._xids:
-            return NOTHING
-        self._usage, self._xids = snapshot.usage, snapshot.xids
         holdings, missed = self._holdings(snapshot)
         before = self._state.error
         errors = tuple(self._errors(snapshot.xids))

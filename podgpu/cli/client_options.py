@@ -1,7 +1,7 @@
 """Options of commands that query a daemon protected by TLS or a password.
 
-Every command imports this module, so it imports almost nothing. `client_tls` reads the files that
-the options name, and `daemon_client` sends the request.
+Every command imports this module, so it imports almost nothing. `daemon_client` reads the files
+that the options name, and sends the request.
 """
 
 import argparse

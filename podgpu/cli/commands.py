@@ -51,9 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     def add(name: str, module: str, help_text: str) -> argparse.ArgumentParser:
         return add_command(commands, name, f"podgpu.cli.{module}:{name}", help=help_text)
 
-    run = add("run", "run_commands", "run the daemon until SIGTERM")
+    run = add("run", "config_commands", "run the daemon until SIGTERM")
     demo_help = "run the daemon on a recording of a real node; needs no GPU"
-    demo = add("demo", "run_commands", demo_help)
+    demo = add("demo", "config_commands", demo_help)
     demo.add_argument(
         "--listen",
         metavar="ADDRESS",
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     check_help = "check a configuration file: exit 0, or 2 with errors"
     check = add("check", "config_commands", check_help)
     record_help = "record the events of the sources to a file, for the source replay"
-    record = add("record", "run_commands", record_help)
+    record = add("record", "config_commands", record_help)
     for parser_of_config in (run, check, record):
         add_file(
             parser_of_config,

@@ -3,34 +3,51 @@
 It uses `http.client`, because importing aiohttp takes longer than the request.
 """
 
+import base64
 import http.client
 import ipaddress
+import os
 import socket
 import ssl
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
 
 from pipeline.base.errors import PermanentError, TransientError
 from pipeline.base.safe_text import line
 from pipeline.base.version import VERSION
-from podgpu.cli.client_options import LOCAL, NO_ACCESS_OPTIONS, PASSWORD, Access
-from podgpu.cli.client_tls import authorization, context, place_of
+from pipeline.net.pem import PemError, client_context
+from podgpu.cli.client_options import LOCAL, NO_ACCESS_OPTIONS, PASSWORD, Access, CredentialOption
 
 _TIMEOUT_S: Final = 15.0
 _MAX_BYTES: Final = 16 << 20
+_MAX_FILE_BYTES: Final = 1 << 20
 _MAX_CHARACTERS: Final = 500
 _PORTS: Final = {"http": http.client.HTTP_PORT, "https": http.client.HTTPS_PORT}
 
+_OTHER_NAME: Final = (
+    "is not valid for {}; use a host name or address from the certificate's subjectAltName (the "
+    "common name does not count)"
+)
 # OpenSSL's x509_vfy.h.
-_NOT_YET: Final = 9
-_EXPIRED: Final = 10
+_CERTIFICATE_ERRORS: Final = {
+    9: "is not valid yet; renew it, or correct this machine's clock",
+    10: "has expired; renew it, or correct this machine's clock",
+    62: _OTHER_NAME,
+    64: _OTHER_NAME,
+}
 _UNTRUSTED: Final = frozenset({18, 19, 20, 21})
 """Codes for: self-signed, alone or at the end of the chain; issuer unknown or not found."""
-_OTHER_NAME: Final = frozenset({62, 64})
+
+_FIXES: Final[dict[str, str]] = {
+    "ca": "give the certificate of the authority that signed the daemon's certificate",
+    "cert": "give the client certificate, followed by its intermediate certificates",
+    "key": "give the private key of the client certificate, in PEM and not encrypted",
+}
 
 _CLOSED_ERRORS: Final = (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError)
 """Errors when a server closes the connection. podgpu's server does so without a response."""
@@ -43,7 +60,7 @@ class NotListeningError(Exception):
 def get(url: str, path: str, query: Mapping[str, str], access: Access = NO_ACCESS_OPTIONS) -> str:
     """Return the body of a page, as text. Redirects are not followed and no proxy is used.
 
-    The text comes from the daemon: pass it through `output` before printing it on a terminal.
+    The text comes from the daemon: pass it through `terminal_text.lines` before printing it.
 
     Args:
         url: address of the daemon, `http://HOST:PORT` or `https://HOST:PORT`.
@@ -235,26 +252,15 @@ def _broken(error: Exception, where: SplitResult, access: Access) -> str:
 
 
 def _untrusted(error: ssl.SSLCertVerificationError, host: str | None, access: Access) -> str:
-    code = error.verify_code
-    if code in _OTHER_NAME:
-        return (
-            f"its certificate is not valid for {host}; use a host name or address from the "
-            "certificate's subjectAltName (the common name does not count)"
-        )
-    if code in (_EXPIRED, _NOT_YET):
-        when = "has expired" if code == _EXPIRED else "is not valid yet"
-        return f"its certificate {when}; renew it, or correct this machine's clock"
-    if code not in _UNTRUSTED:
-        return f"its certificate is invalid: {line(error.verify_message)}; renew it"
-    if access.ca_file is None:
-        return (
-            "its certificate is not trusted; give the certificate of the authority that signed it "
-            "with --ca-file"
-        )
-    return (
-        f"its certificate is not trusted; {place_of(access.ca_file)} must contain the certificate "
-        "of the authority that signed it"
-    )
+    if error.verify_code not in _UNTRUSTED:
+        other = f"is invalid: {line(error.verify_message)}; renew it"
+        known = _CERTIFICATE_ERRORS.get(error.verify_code)
+        return f"its certificate {known.format(host) if known is not None else other}"
+    fix = "give the certificate of the authority that signed it with --ca-file"
+    if access.ca_file is not None:
+        place = place_of(access.ca_file)
+        fix = f"{place} must contain the certificate of the authority that signed it"
+    return f"its certificate is not trusted; {fix}"
 
 
 def _refused(status: int, message: str, page: str, location: str | None, access: Access) -> str:
@@ -292,3 +298,71 @@ def _place(page: str, location: str) -> str:
         return ""
     host = where.netloc.rpartition("@")[2]
     return line(f"{where.scheme}://{host}{where.path}")
+
+
+def context(access: Access) -> ssl.SSLContext:
+    """Return the TLS context: how to verify the daemon, and the client certificate.
+
+    Raises:
+        PermanentError: a file cannot be used; the message has the option, the file and a fix.
+    """
+    named = {"ca": access.ca_file, "cert": access.cert_file, "key": access.key_file}
+    if access.insecure:
+        named["ca"] = None
+    pems = {part: _read(given) if given is not None else None for part, given in named.items()}
+    try:
+        tls_context = client_context(pems["ca"], pems["cert"], pems["key"])
+    except PemError as error:
+        given = named[error.part]
+        place = place_of(given) if given is not None else error.part
+        raise PermanentError(f"{place}: {error}; {_FIXES[error.part]}") from None
+    # RFC 9525 forbids the common name, and Prometheus does not check it either.
+    tls_context.hostname_checks_common_name = False
+    if access.insecure:
+        tls_context.check_hostname = False
+        tls_context.verify_mode = ssl.CERT_NONE
+    return tls_context
+
+
+def authorization(access: Access) -> str:
+    """Return the value of the `Authorization` header (RFC 7617, in UTF-8); empty without a user.
+
+    Raises:
+        PermanentError: the password cannot be read, or is not one line of text.
+    """
+    if access.user is None:
+        return ""
+    if access.password_file is not None:
+        # Surrounding whitespace is removed, as Prometheus does for its `password_file`.
+        place, secret = place_of(access.password_file), _read(access.password_file).strip()
+    else:
+        assert access.password is not None  # noqa: S101 -- ensured by `access_of`
+        place, secret = access.password.origin, os.fsencode(access.password.value).strip(b"\r\n")
+    if not secret or any(byte < 0x20 or byte == 0x7F for byte in secret):
+        raise PermanentError(f"{place}: must contain only the password, on one line")
+    pair = os.fsencode(access.user.value) + b":" + secret
+    return f"Basic {base64.b64encode(pair).decode()}"
+
+
+def place_of(given: CredentialOption) -> str:
+    """Return the option or variable and the file that it names, for messages."""
+    return f"{given.origin} {line(given.value)}"
+
+
+def _read(given: CredentialOption) -> bytes:
+    place = place_of(given)
+    try:
+        # The path may be a pipe, such as <(pass show gpu) in a shell.
+        with Path(given.value).open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise PermanentError(f"{place}: no such file; check the path") from None
+    except PermissionError:
+        text = f"permission denied to uid {os.geteuid()}; make the file readable for it"
+        raise PermanentError(f"{place}: {text}") from None
+    except OSError as error:
+        text = os.strerror(error.errno or 0).lower()
+        raise PermanentError(f"{place}: {text}; give the path of a file") from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise PermanentError(f"{place}: is larger than {_MAX_FILE_BYTES} bytes; give another file")
+    return data

@@ -12,7 +12,7 @@ from config.loader import parse
 from config.schema import Config
 from pipeline.base.version import VERSION
 from pipeline.component.registry import RegisteredKinds
-from podgpu.cli import run_commands
+from podgpu.cli import config_commands
 from podgpu.cli.dcgm_exporter import config_file, go_arguments, yaml_writer
 from podgpu.cli.dcgm_exporter.config_builder import ConfigBuilder
 from podgpu.cli.dcgm_exporter.option_table import OPTIONS, TYPES, Option, Support
@@ -60,7 +60,7 @@ def run(command_line: Sequence[str]) -> int:
     if Settings(line.settings).switch("print-config"):
         print(found.text, end="")
         return 0
-    return run_commands.serve(found.config, None, found.remarks)
+    return config_commands.serve(found.config, None, found.remarks)
 
 
 def effective_config(line: go_arguments.Line, env: Mapping[str, str]) -> EffectiveConfig:

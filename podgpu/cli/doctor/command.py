@@ -18,8 +18,8 @@ from pipeline.component.code_permissions import GIVE_BOTH, Allowed, libraries
 from pipeline.component.findings import FAILS, Check, Finding, exit_status
 from pipeline.host.daemon_threads import DaemonExecutor
 from podgpu.cli.doctor.config_selection import configured
-from podgpu.cli.output import EXIT_UNWRITTEN, put
 from podgpu.cli.shared_options import allowed_of
+from podgpu.cli.terminal_text import EXIT_UNWRITTEN, put
 from podgpu.doctor.report import Subject, as_json, as_text
 
 _CONFIG: Final = Check("config", FAILS)

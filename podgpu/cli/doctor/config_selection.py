@@ -17,7 +17,7 @@ from pipeline.component.registry import RegisteredKinds
 from pipeline.diagnostics.context import Roots
 from pipeline.diagnostics.process_lookup import NAMES_OF_STDIN, command_options, run_config_file
 from podgpu.cli.arguments import DCGM_COMMAND
-from podgpu.cli.config_location import PLACES, located
+from podgpu.cli.config_commands import PLACES, located
 from podgpu.cli.dcgm_exporter import go_arguments
 from podgpu.cli.dcgm_exporter.command import effective_config
 from podgpu.cli.dcgm_exporter.settings import COMMAND

@@ -1,24 +1,29 @@
-"""Run `podgpu top`: live in a terminal, or print a table once."""
+"""Run `podgpu top`: query a daemon, and show its status live in a terminal, or once."""
 
 import argparse
 import os
 import sys
+import threading
+from collections.abc import Callable
 from functools import partial
 from shutil import get_terminal_size
 from typing import Final
 
-from pipeline.base.clock import SystemClock
-from pipeline.base.errors import ComponentError, PermanentError
-from pipeline.status_page.problems import problems, summary
-from pipeline.status_page.status_document import StatusDocument
-from podgpu.cli.client_options import access_of
-from podgpu.cli.output import EXIT_UNWRITTEN, complain, is_terminal, out, put
-from podgpu.cli.terminal_text import terminal_safe
-from podgpu.cli.top.columns import heading, needed
-from podgpu.cli.top.poller import Poller, fetch_status
-from podgpu.cli.top.ui_state import State
-from podgpu.cli.top.view import components, table
+import msgspec
 
+from pipeline.base.clock import Clock, SystemClock
+from pipeline.base.errors import ComponentError, PermanentError, TransientError
+from pipeline.model import Instant
+from pipeline.status_page.problems import problems, summary
+from pipeline.status_page.status_document import VERSION, StatusDocument
+from podgpu.cli import daemon_client
+from podgpu.cli.client_options import NO_ACCESS_OPTIONS, Access, access_of
+from podgpu.cli.terminal_text import EXIT_UNWRITTEN, complain, is_terminal, out, put, terminal_safe
+from podgpu.cli.top.columns import heading, needed
+from podgpu.cli.top.ui_state import State
+from podgpu.cli.top.view import Feed, components, table
+
+PATH: Final = "/status"
 _EXIT_FAILED: Final = 1
 _EXIT_INVALID: Final = 2
 
@@ -61,3 +66,83 @@ def _width(status: StatusDocument) -> int:
         return get_terminal_size((_DEFAULT_WIDTH, 0)).columns
     devices = [device for gpu in status.gpus or () for device in (gpu, *gpu.instances)]
     return needed((each for device in devices for each in device.holders or ()), _DEFAULT_WIDTH)
+
+
+class _Versioned(msgspec.Struct):
+    version: int
+    node: str
+
+
+def fetch_status(url: str, access: Access = NO_ACCESS_OPTIONS) -> StatusDocument:
+    """Return the status of a daemon.
+
+    Args:
+        url: address of the daemon.
+        access: TLS and credentials.
+
+    Raises:
+        PermanentError: the address is invalid, `access` has files that cannot be used, or the
+            server is too new or not podgpu.
+        TransientError: there is no response now.
+    """
+    try:
+        body = daemon_client.get(url, PATH, {}, access)
+    except daemon_client.NotListeningError as error:
+        raise TransientError(f"{error}; check that podgpu runs there") from error
+    try:
+        version = msgspec.json.decode(body, type=_Versioned).version
+        if version > VERSION:
+            raise PermanentError(f"{url}: that podgpu is newer; use its own `podgpu top`")
+        return msgspec.json.decode(body, type=StatusDocument)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise PermanentError(f"{url}{PATH}: the response is not from podgpu") from error
+
+
+class Poller:
+    """Queries the daemon repeatedly in a thread, because a response can take long.
+
+    Args:
+        url: address of the daemon.
+        interval: seconds between a response and the next query.
+        clock: measures the age of a response.
+        first: the response to start with.
+        query: function that queries the daemon.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        interval: float,
+        clock: Clock,
+        first: StatusDocument,
+        query: Callable[[str], StatusDocument] = fetch_status,
+    ) -> None:
+        self._url = url
+        self._interval = interval
+        self._clock = clock
+        self._query = query
+        self._stop = threading.Event()
+        # Replaced as a whole, so that the threads need no lock.
+        self._known: tuple[StatusDocument, Instant, str] = (first, clock.now(), "")
+
+    def start(self) -> None:
+        """Start the thread. It ends with the process, or after `stop`."""
+        threading.Thread(target=self._run, name="podgpu-top", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop the queries."""
+        self._stop.set()
+
+    def feed(self) -> Feed:
+        """Return the last status, its age, and the last error."""
+        status, at, error = self._known
+        return Feed(status, at.seconds_until(self._clock.now()), error)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval):
+            try:
+                self._known = (self._query(self._url), self._clock.now(), "")
+            except Exception as error:  # noqa: BLE001 - the user has to see every error
+                bug = f"{type(error).__name__}: {error}; this is a bug in podgpu"
+                text = str(error) if isinstance(error, ComponentError) else bug
+                self._known = (*self._known[:2], text)

@@ -13,7 +13,7 @@ from typing import Final
 
 from pipeline.base.errors import PermanentError
 from podgpu.cli.terminal_text import written
-from podgpu.cli.top.poller import Poller
+from podgpu.cli.top.command import Poller
 from podgpu.cli.top.ui_state import State, pressed
 from podgpu.cli.top.view import Frame, Style, frame
 

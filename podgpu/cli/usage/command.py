@@ -11,14 +11,19 @@ from typing import Any, Final, cast
 
 from config.errors import ConfigError, Problem
 from pipeline.base.clock import SystemClock
-from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
-from pipeline.ledger.file_open import READ_ERRORS, open_readonly, to_ledger_error
+from pipeline.ledger.file_open import (
+    CorruptError,
+    ForeignError,
+    LedgerError,
+    ledger_errors,
+    open_readonly,
+)
 from pipeline.ledger.queries import HoldingRecord, is_empty, read_holdings, read_window
 from pipeline.ledger.reports import GroupBy, GroupByError, Prices, build_report
 from pipeline.model.ledger_usage import UsageWindow
 from podgpu.cli.arguments import MOST_HOLDINGS
 from podgpu.cli.doctor.config_selection import configured
-from podgpu.cli.output import EXIT_UNWRITTEN, complain, is_terminal, lines, out, put
+from podgpu.cli.terminal_text import EXIT_UNWRITTEN, complain, is_terminal, lines, out, put
 from podgpu.cli.usage.report_formats import (
     document,
     holdings_csv,
@@ -96,14 +101,11 @@ def _read(
     Raises:
         LedgerError: it cannot be read, or has no data for this time.
     """
-    try:
-        with closing(open_readonly(path)) as connection:
-            window = read_window(connection, start_ns, end_ns)
-            rows = read_holdings(connection, start_ns, end_ns, limit + 1) if limit else ()
-            no_data = not (window.totals or window.usage or rows)
-            empty = no_data and is_empty(connection)
-    except READ_ERRORS as error:
-        raise to_ledger_error(str(path), error) from error
+    with ledger_errors(path), closing(open_readonly(path)) as connection:
+        window = read_window(connection, start_ns, end_ns)
+        rows = read_holdings(connection, start_ns, end_ns, limit + 1) if limit else ()
+        no_data = not (window.totals or window.usage or rows)
+        empty = no_data and is_empty(connection)
     if empty:
         fix = "check that the nvml source takes usage samples (options usage and processes)"
         raise LedgerError(str(path), "has no usage data yet", fix)

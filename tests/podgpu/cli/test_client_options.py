@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.base.errors import PermanentError
 from podgpu.cli.client_options import Access, access_of, add_access
-from podgpu.cli.client_tls import authorization, context
+from podgpu.cli.daemon_client import authorization, context
 from tests.pipeline.net.test_pem import encrypted
 from tests.podgpu.cli.topology_command import run
 from tests.support.web import authority, certificate, pem

@@ -1,11 +1,14 @@
 """Text of other programs is fitted into columns of a terminal."""
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.status_page.document_builder import status_of
-from podgpu.cli.terminal_text import broken, fit, middle, terminal_safe, width, written
+from podgpu.cli.terminal_text import broken, fit, lines, middle, terminal_safe, width, written
 from podgpu.cli.top.ui_state import State, Tab
 from podgpu.cli.top.view import Feed, frame
 from tests.pipeline.status_page.scenes import hostile
@@ -105,3 +108,33 @@ def test_any_text_stays_on_its_line(text: str) -> None:
 def test_characters_that_the_encoding_lacks_are_replaced(encoding: str, expected: str) -> None:
     assert written("é日\N{EN DASH}", encoding) == expected
     assert written("plain", encoding) == "plain"
+
+
+@given(st.text())
+def test_control_characters_are_replaced_by_blanks(text: str) -> None:
+    printed = lines(text)
+    assert len(printed) == len(text)
+    for before, after in zip(text, printed, strict=True):
+        assert after == (before if before == "\n" or before.isprintable() else " ")
+
+
+@pytest.mark.parametrize("text", ["", "\n", "a\n\n  ├─ b │ é 漢\n", "x" * 10_000])
+def test_printable_text_is_unchanged(text: str) -> None:
+    assert lines(text) == text
+
+
+@pytest.mark.parametrize(
+    ("shell", "status", "message"),
+    [
+        ('exec "$@" >/dev/full', 3, "the findings can't be written: No space left on device\n"),
+        ('exec "$@" >&-', 3, "the findings can't be written: there is no stdout\n"),
+        ('exec "$@" >&- 2>&-', 3, ""),
+        ('exec "$@" >/dev/full 2>/dev/full', 3, ""),
+    ],
+)
+def test_findings_that_cannot_be_written_are_an_error(
+    shell: str, status: int, message: str
+) -> None:
+    words = ["bash", "-c", shell, "bash", sys.executable, "-m", "podgpu", "doctor", "-c", "/no"]
+    done = subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (status, message and f"podgpu doctor: {message}")

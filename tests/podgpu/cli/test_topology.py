@@ -22,7 +22,7 @@ from pipeline.model import (
 )
 from pipeline.recording import Header, RecordingWriter
 from podgpu.cli import daemon_client
-from podgpu.cli.topology import command, local_topology
+from podgpu.cli.topology import command
 from tests.fakes.nvml import FakeNvml, Scenario
 from tests.fakes.nvml.fixtures import fake_nvml
 from tests.fakes.nvml.topologies import dgx1, hgx
@@ -366,7 +366,7 @@ def test_a_driver_that_does_not_respond_is_an_error(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(local_topology, "SECONDS", 0.2)
+    monkeypatch.setattr(command, "SECONDS", 0.2)
     fake_nvml.set(Scenario(gpus=hgx(1).gpus, block={"nvmlInitWithFlags": 60.0}))
     status, _, err = run(capsys, "--local")
     assert status == 1
@@ -374,7 +374,7 @@ def test_a_driver_that_does_not_respond_is_an_error(
 
 
 def test_sources_that_could_disturb_a_daemon_are_not_used() -> None:
-    assert {"nri", "pods", "replay"}.isdisjoint(local_topology.READING)
+    assert {"nri", "pods", "replay"}.isdisjoint(command.READING)
 
 
 def test_the_events_of_the_recording_contain_a_topology() -> None:

@@ -13,7 +13,7 @@ from pipeline.base.logs import ROOT
 from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.process_lookup import command_options, run_config_file
-from podgpu.cli import run_commands
+from podgpu.cli import config_commands
 from podgpu.cli.arguments import add_doctor
 from podgpu.cli.commands import run_command
 from podgpu.cli.doctor import command, config_selection
@@ -231,7 +231,7 @@ def test_podgpu_run_reads_the_same_file_from_that_command_line(
         read.append(arguments.config)
         return 0
 
-    monkeypatch.setattr(run_commands, "run", fake_run)
+    monkeypatch.setattr(config_commands, "run", fake_run)
     assert run_command(["run", *words]) == 0
     process(tmp_path, 7, "podgpu", "run", *words)
     in_this_container(tmp_path, 7)

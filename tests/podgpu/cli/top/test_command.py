@@ -18,7 +18,7 @@ from pipeline.http.builtin_pages import Pages
 from pipeline.http.listener_registry import Listeners
 from pipeline.status_page.endpoints import PATH, StatusPages
 from pipeline.status_page.status_document import StatusDocument
-from podgpu.cli.top.poller import Poller, fetch_status
+from podgpu.cli.top.command import Poller, fetch_status
 from tests.pipeline.status_page.scenes import SCENES, status
 from tests.support.http import LOCAL, says
 
