@@ -10,8 +10,8 @@ from functools import partial
 from typing import BinaryIO, Final
 
 from pipeline.host.daemon_threads import DaemonExecutor
-from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.rotated_files import Rotated, stamp
+from sinks.jsonl.target import FailureLog
 
 _CHUNK: Final = 256 << 10
 _GZIP_LEVEL: Final = 6
@@ -80,11 +80,11 @@ class Compressor:
                 return
             except OSError as error:
                 failed = True
-                self._failures.record_failure("compress", error)
+                self._failures.record("compress", error)
                 if error.errno in _FATAL:
                     return
         if compressed and not failed:
-            self._failures.record_success("compress")
+            self._failures.record("compress")
 
     def _open_next(self, tried: set[int]) -> BinaryIO | None:
         """Open the oldest plain file that was not tried in this pass."""

@@ -2,16 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from pipeline.component.contracts import SinkContext
 from pipeline.delivery.async_wait import wait_first
 from pipeline.delivery.contract import Acked, Outcome, Record, Retry
 from pipeline.model import Snapshot
-from sinks.jsonl.line_encoder import Batch
+from sinks.jsonl.line_encoder import Batch, SnapshotEncoder
 from sinks.jsonl.options import Options
-from sinks.jsonl.snapshot_encoder import SnapshotEncoder
 from sinks.jsonl.target import UnwrittenError
 from sinks.jsonl.target_thread import TargetThread
 
@@ -21,13 +19,8 @@ _SLOW_WRITE_S: Final = 10.0
 _CHUNK: Final = 256 << 10
 """Maximum number of bytes per write."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Write:
-    """A write that may block until a process reads the pipe."""
-
-    records: tuple[Record, ...]
-    call: "asyncio.Future[UnwrittenError | None]"
+_Write: TypeAlias = "tuple[Sequence[Record], asyncio.Future[UnwrittenError | None]]"
+"""Lines that are being written, and the call, which may block until a process reads the pipe."""
 
 
 class LinesPush:
@@ -72,20 +65,20 @@ class LinesPush:
             if self._write is None:
                 if done == len(records):
                     return Acked()
-                self._write = self._start_write(tuple(records[done:]))
-            write = self._write
-            if not await wait_first(self._ctx.clock, _SLOW_WRITE_S, write.call):
+                self._write = self._start_write(records[done:])
+            attempted, call = self._write
+            if not await wait_first(self._ctx.clock, _SLOW_WRITE_S, call):
                 text = f"{self._target_thread.name} has accepted no data for {_SLOW_WRITE_S:g} s"
                 return Retry("blocked", text, accepted=done)
-            self._write, fault = None, write.call.result()
+            self._write, fault = None, call.result()
             self._target_thread.log_failures()
-            written = write.records if fault is None else write.records[: fault.lines]
+            written = attempted if fault is None else attempted[: fault.lines]
             done += _overlap_count(written, records[done:])
             if fault is not None:
                 text = f"cannot write {self._target_thread.name}: {fault}{fault.fix}"
                 return Retry(fault.reason, text, accepted=done)
 
-    def _start_write(self, records: tuple[Record, ...]) -> _Write:
+    def _start_write(self, records: Sequence[Record]) -> _Write:
         size = 0
         for count, record in enumerate(records):
             size += len(record.data)
@@ -93,7 +86,7 @@ class LinesPush:
                 records = records[:count]
                 break
         batch = Batch([record.data for record in records], [record.points for record in records])
-        return _Write(records, asyncio.wrap_future(self._target_thread.write(batch)))
+        return records, asyncio.wrap_future(self._target_thread.write(batch))
 
 
 def _overlap_count(written: Sequence[Record], records: Sequence[Record]) -> int:

@@ -49,14 +49,13 @@ class Rotated:
                 self._path.unlink()
                 return
             free = 1
-            while free < self._keep and self._existing(free):
+            while free < self._keep and self._endings(free):
                 free += 1
-            for old in self._existing(free):
-                old.unlink()
+            for ending in self._endings(free):
+                self._numbered(free, ending).unlink()
             for number in range(free, 1, -1):
                 for ending in self._endings(number - 1):
-                    old = self._numbered(number - 1, ending)
-                    old.replace(self._numbered(number, ending))
+                    self._numbered(number - 1, ending).replace(self._numbered(number, ending))
             self._path.replace(self._numbered(1))
 
     def plain(self) -> Iterator[Path]:
@@ -108,10 +107,10 @@ class Rotated:
                 if unfinished.fullmatch(name):
                     self._path.with_name(name).unlink()
             for number in range(1, self._keep + 1):
-                if len(self._endings(number)) == len(ENDINGS):
-                    plain, compressed = self._existing(number)
-                    if _is_compressed_from(compressed, plain):
-                        plain.unlink()
+                plain, compressed = (self._numbered(number, ending) for ending in ENDINGS)
+                both = plain.exists() and compressed.exists()
+                if both and _is_compressed_from(compressed, plain):
+                    plain.unlink()
 
     @property
     def _stem(self) -> str:
@@ -123,21 +122,15 @@ class Rotated:
     def _endings(self, number: int) -> list[str]:
         return [ending for ending in ENDINGS if self._numbered(number, ending).exists()]
 
-    def _existing(self, number: int) -> list[Path]:
-        return [self._numbered(number, ending) for ending in self._endings(number)]
-
 
 def _is_same_file(path: Path, info: os.stat_result) -> bool:
-    try:
-        current = path.stat()
-    except FileNotFoundError:  # another program may remove files too
-        return False
-    return (current.st_dev, current.st_ino, current.st_size, current.st_mtime_ns) == (
-        info.st_dev,
-        info.st_ino,
-        info.st_size,
-        info.st_mtime_ns,
-    )
+    with contextlib.suppress(FileNotFoundError):  # another program may remove files too
+        return _version(path.stat()) == _version(info)
+    return False
+
+
+def _version(info: os.stat_result) -> tuple[int, int, int, int]:
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
 
 
 def _is_compressed_from(compressed: Path, plain: Path) -> bool:

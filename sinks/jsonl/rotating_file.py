@@ -11,11 +11,10 @@ import orjson
 from pipeline.files.disk_sync import flush_folder
 from pipeline.model import NS, Instant
 from sinks.jsonl.compressor import Compressor
-from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.line_encoder import PREFIX, Batch
 from sinks.jsonl.options import Options
 from sinks.jsonl.rotated_files import Rotated
-from sinks.jsonl.target import UnwrittenError
+from sinks.jsonl.target import FailureLog, UnwrittenError
 
 # O_APPEND: after another program truncates the file, the next line is at the new end. O_RDWR: to
 # read the last line. O_NOFOLLOW: the path has no link, unless someone creates one.
@@ -123,10 +122,10 @@ class FileTarget:
                 self._name_unsynced = False
         except OSError as error:
             self._lost_data = self._flush_failed = True
-            self._failures.record_failure("fsync", error)
+            self._failures.record("fsync", error)
             return False
         self._dirty = self._flush_failed = False
-        self._failures.record_success("fsync")
+        self._failures.record("fsync")
         return True
 
     def _rotate(self, now: Instant) -> None:
@@ -143,7 +142,7 @@ class FileTarget:
                 self._path.replace(self._path.with_name(f"{self._path.name}.unsynced"))
             self._start_new_file(now)
         except OSError as error:
-            self._failures.record_failure("fsync", error)
+            self._failures.record("fsync", error)
 
     def _prepare(self, added: int, now: Instant) -> None:
         size = self._size()

@@ -11,10 +11,9 @@ from pipeline.component.contracts import Sink, SinkContext, SinkInbox
 from pipeline.component.warnings import warn
 from pipeline.delivery.options import RetryOptions
 from pipeline.delivery.queued_sink import QueuedSink
-from sinks.jsonl.line_encoder import Batch
+from sinks.jsonl.line_encoder import Batch, SnapshotEncoder
 from sinks.jsonl.options import Options
 from sinks.jsonl.queued_lines import LinesPush
-from sinks.jsonl.snapshot_encoder import SnapshotEncoder
 from sinks.jsonl.target import UnwrittenError
 from sinks.jsonl.target_thread import TargetThread
 

@@ -1,11 +1,14 @@
-"""Targets that lines are written to. All functions block and run in the sink's thread."""
+"""Targets that lines are written to, and their failures. Writing blocks, in the sink's thread."""
 
 import errno
+import logging
 import os
 import select
 import threading
-from typing import Final
+from collections import deque
+from typing import Final, Literal, TypeAlias
 
+from pipeline.base.telemetry import Meter
 from pipeline.files.disk_sync import REASONS
 from pipeline.model import Instant
 from sinks.jsonl.line_encoder import Batch
@@ -100,3 +103,48 @@ class StreamTarget:
         """Close the descriptor, if this target owns it."""
         if self._owned:
             os.close(self._fd)
+
+
+Operation: TypeAlias = Literal["compress", "fsync"]
+
+_ERRORS: Final = "podgpu_sink_errors_total"
+_FAILURES: Final = {
+    "compress": "cannot compress a rotated file of %s: %s; it stays uncompressed, and podgpu "
+    "tries again at the next rotation",
+    "fsync": "cannot flush %s to the disk: %s; lines may be missing from that file after a "
+    "power failure, so podgpu starts a new file",
+}
+_RECOVERIES: Final = {
+    "compress": "rotated files of %s are compressed again",
+    "fsync": "%s is flushed to the disk again",
+}
+
+
+class FailureLog:
+    """Collects failures until they are logged.
+
+    The list stays short: each call adds one entry at most, and they are logged after a few calls.
+    """
+
+    def __init__(self) -> None:
+        self._pending: deque[tuple[Operation, OSError | None]] = deque()
+        self._logged: dict[Operation, str] = {}
+
+    def record(self, what: Operation, cause: OSError | None = None) -> None:
+        """Record a failure, or without a cause a success. Thread-safe."""
+        self._pending.append((what, cause))
+
+    def log_new(self, name: str, log: logging.Logger, meter: Meter, now: Instant) -> None:
+        """Count all recorded failures, and log each different one once."""
+        while self._pending:
+            what, cause = self._pending.popleft()
+            if cause is None:
+                if self._logged.pop(what, None) is not None:
+                    log.info(_RECOVERIES[what], name)
+                continue
+            meter.add(_ERRORS, operation=what, reason=reason_of(cause))
+            text = cause.strerror or str(cause)
+            meter.set_problem(_FAILURES[what] % (name, text), now)
+            if self._logged.get(what) != text:
+                self._logged[what] = text
+                log.warning(_FAILURES[what], name, text)

@@ -10,10 +10,9 @@ from typing import Final, TypeAlias
 from pipeline.base.errors import PermanentError
 from pipeline.files.symlink_chain import untrusted_link
 from pipeline.model import Instant
-from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.options import STDOUT, Options
 from sinks.jsonl.rotating_file import FileTarget
-from sinks.jsonl.target import StreamTarget
+from sinks.jsonl.target import FailureLog, StreamTarget
 
 Target: TypeAlias = FileTarget | StreamTarget
 

@@ -9,10 +9,9 @@ from pipeline.component.contracts import SinkContext
 from pipeline.component.warnings import warn
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.model import Instant
-from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import STDOUT, Options
-from sinks.jsonl.target import UnwrittenError
+from sinks.jsonl.target import FailureLog, UnwrittenError
 from sinks.jsonl.target_factory import Target, open_target
 
 _CLOSE_TIMEOUT_S: Final = 0.5

@@ -15,8 +15,8 @@ from pipeline.changes.descriptions import error_id
 from pipeline.delivery.options import QueueOptions
 from pipeline.model import NS, Holding, PodInfo, Snapshot, XidError
 from sinks.jsonl import event_lines
+from sinks.jsonl.line_encoder import SnapshotEncoder
 from sinks.jsonl.options import Line, Options
-from sinks.jsonl.snapshot_encoder import SnapshotEncoder
 from tests.sinks.jsonl.support import Bench, documented_lines, options, parsed, shape
 from tests.support.nodes import Node, at, every_field, gpu, mig
 from tests.support.sinks import FakeSinkContext

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from sinks.jsonl.fault_reports import FailureLog
 from sinks.jsonl.options import Options
 from sinks.jsonl.rotated_files import Rotated
 from sinks.jsonl.rotating_file import FileTarget
+from sinks.jsonl.target import FailureLog
 from tests.sinks.jsonl.support import parsed
 from tests.support.nodes import START
 
@@ -33,7 +33,7 @@ from pipeline.model import Instant
 from sinks.jsonl.rotating_file import FileTarget
 from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import Options
-from sinks.jsonl.fault_reports import FailureLog
+from sinks.jsonl.target import FailureLog
 from tests.sinks.jsonl.support import Bench, options
 
 path = Path(sys.argv[1])

@@ -27,7 +27,7 @@ from pipeline.model import (
     Snapshot,
     SourceState,
 )
-from sinks.jsonl.json_text import rfc3339
+from sinks.jsonl.json_objects import rfc3339
 from sinks.jsonl.line_encoder import LineEncoder
 from tests.sinks.jsonl.support import documented_lines, parsed, shape
 from tests.support.nodes import START, Node, at, claim, every_field, gpu, mig, reading
@@ -293,7 +293,7 @@ def make_snapshot(
     when: Instant = START,
 ) -> Snapshot:
     """Return a snapshot without a join; its values can be inconsistent."""
-    attribution = Attribution(device or Device(readings[0].device), True, holders, conflicts)
+    attribution = Attribution(device or Device(readings[0].device), True, holders, ("ml/other",) * conflicts)
     series = tuple(Series(one.field, one.attrs, attribution) for one in readings)
     return Snapshot(
         at=when,

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.base.telemetry import Meter, Telemetry
 from pipeline.component.registry import OWN_FAMILIES
-from sinks.jsonl.fault_reports import FailureLog, Operation
+from sinks.jsonl.target import FailureLog, Operation
 from tests.support.nodes import at
 
 
@@ -26,11 +26,11 @@ def test_each_failure_becomes_the_last_problem_of_the_sink(
     meter, log = Meter(telemetry, "sink", "lines"), logging.getLogger("test")
     cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     for seconds in (1, 2):
-        failures.record_failure(operation, cause)
+        failures.record(operation, cause)
         failures.log_new("a.jsonl", log, meter, at(seconds))
         problem = telemetry.problems["sink", "lines"]
         assert problem.text.startswith(prefix + os.strerror(errno.ENOSPC))
         assert problem.at == at(seconds)
-    failures.record_success(operation)
+    failures.record(operation)
     failures.log_new("a.jsonl", log, meter, at(3))
     assert telemetry.problems["sink", "lines"].at == at(2)
