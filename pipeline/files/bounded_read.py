@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import aiofiles.os
-from aiofiles.threadpool.binary import AsyncFileIO
+from aiofiles.threadpool.binary import AsyncBufferedReader
 
 from config.value_types import ByteSize
 
@@ -20,7 +20,7 @@ Stamp: TypeAlias = tuple[int, int, int, int, int]
 
 # Without O_NONBLOCK, open would wait for a writer if the file is a pipe.
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_CHUNK: Final = 1 << 20
+_MOST_GROWTH: Final = 1 << 20
 
 _CLOSE_TIMEOUT: Final = 0.5
 """Seconds that a cancelled reader waits for the file system to return from the current call."""
@@ -56,31 +56,23 @@ def read_file(
     Raises:
         UnreadableError: it can't be read. The text stays the same while the error does.
     """
-    chunks: list[bytes] = []
-    with _with_reason(path), open(path, "rb", buffering=0, opener=_open_regular) as file:
+    with _with_reason(path), open(path, "rb", opener=_open_regular) as file:
         stamp = _stamp(os.fstat(file.fileno()), path, orphan=orphan)
-        while stamp != known and _fits(chunks, path, max_size) and (chunk := file.read(_CHUNK)):
-            chunks.append(chunk)
-    return Content(stamp, None if stamp == known else b"".join(chunks))
+        data = None if stamp == known else file.read(_bytes_to_read(stamp, max_size))
+    return _checked(Content(stamp, data), path, max_size)
 
 
 async def read_local_file(path: Path, max_size: ByteSize, known: Stamp | None) -> Content:
     """Read a file as `read_file` does, without blocking the event loop."""
-    chunks: list[bytes] = []
     with _with_reason(path):
         async with opened(path) as file:
             stamp = _stamp(await aiofiles.os.stat(file.fileno()), path)
-            while (
-                stamp != known
-                and _fits(chunks, path, max_size)
-                and (chunk := await file.read(_CHUNK))
-            ):
-                chunks.append(chunk)
-    return Content(stamp, None if stamp == known else b"".join(chunks))
+            data = None if stamp == known else await file.read(_bytes_to_read(stamp, max_size))
+    return _checked(Content(stamp, data), path, max_size)
 
 
 @contextlib.asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[AsyncFileIO]:
+async def opened(path: Path) -> AsyncIterator[AsyncBufferedReader]:
     """Open a file for reading; its calls run in the event loop's default executor.
 
     If the reader is cancelled while a call hangs, the file is closed when that call returns.
@@ -88,7 +80,7 @@ async def opened(path: Path) -> AsyncIterator[AsyncFileIO]:
     Raises:
         OSError: it can't be opened, or is not a regular file.
     """
-    opening = asyncio.ensure_future(aiofiles.open(path, "rb", buffering=0, opener=_open_regular))
+    opening = asyncio.ensure_future(aiofiles.open(path, "rb", opener=_open_regular))
     limit = None
     try:
         yield await asyncio.shield(opening)
@@ -99,7 +91,7 @@ async def opened(path: Path) -> AsyncIterator[AsyncFileIO]:
         await asyncio.wait({asyncio.ensure_future(_close(opening))}, timeout=limit)
 
 
-async def _close(opening: asyncio.Future[AsyncFileIO]) -> None:
+async def _close(opening: asyncio.Future[AsyncBufferedReader]) -> None:
     with contextlib.suppress(OSError):  # then it was not opened
         await (await opening).close()
 
@@ -137,8 +129,12 @@ def _stamp(found: os.stat_result, path: Path, *, orphan: bool = False) -> Stamp:
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev
 
 
-def _fits(chunks: list[bytes], path: Path, max_size: ByteSize) -> bool:
-    """Check the size that was read: a program may be writing the file, so it may have grown."""
-    if sum(map(len, chunks)) > max_size:
+def _bytes_to_read(stamp: Stamp, max_size: ByteSize) -> int:
+    """Return a limit above the size: a program may be writing the file, so it may have grown."""
+    return min(max_size, stamp[2] + _MOST_GROWTH) + 1
+
+
+def _checked(content: Content, path: Path, max_size: ByteSize) -> Content:
+    if content.data is not None and len(content.data) > max_size:
         raise UnreadableError(f"{path}: is larger than max_size ({max_size})")
-    return True
+    return content

@@ -2,9 +2,7 @@
 
 from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.mounts import is_mounted
-from pipeline.diagnostics.path_access import access_fix, access_problem
-from pipeline.diagnostics.write_access import check_writable
+from pipeline.diagnostics.file_access import access_fix, access_problem, check_writable, is_mounted
 from sinks.podlist.options import Options
 
 

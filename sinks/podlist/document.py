@@ -49,10 +49,19 @@ def parse_document(data: bytes) -> Document:
     try:
         if text.strip() != "null":  # how Go encodes a nil slice
             for begin, end, entry in elements(text):
-                own = isinstance(entry, dict) and entry.get("writer") == OURS
-                (ours if own else others).append(text[begin:end].encode("utf-8", "surrogateescape"))
-                if isinstance(entry, dict) and not own:
-                    _add_named(entry, named)
+                element = text[begin:end].encode("utf-8", "surrogateescape")
+                if isinstance(entry, dict) and entry.get("writer") == OURS:
+                    ours.append(element)
+                    continue
+                others.append(element)
+                match entry:
+                    case {
+                        "namespace": str(namespace),
+                        "name": str(pod),
+                        "container": str(container),
+                        "gpu_list": list(ids),
+                    }:
+                        named.setdefault((namespace, pod, container), set()).update(map(_id, ids))
     except (ListError, RecursionError):
         if not _LIST_START.match(text):
             raise NoListError from None
@@ -80,18 +89,6 @@ def compose(others: Iterable[bytes], ours: Iterable[bytes]) -> bytes:
     """
     elements = [*others, *ours]
     return b"[\n" + b",\n".join(elements) + b"\n]\n" if elements else b"[]\n"
-
-
-def _add_named(entry: dict[str, object], named: dict[Names, set[str]]) -> None:
-    namespace, pod, container = (entry.get(key) for key in ("namespace", "name", "container"))
-    ids = entry.get("gpu_list")
-    if (
-        isinstance(namespace, str)
-        and isinstance(pod, str)
-        and isinstance(container, str)
-        and isinstance(ids, list)
-    ):
-        named.setdefault((namespace, pod, container), set()).update(map(_id, ids))
 
 
 def _id(value: object) -> str:

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import orjson
 
-from pipeline.model import Attribution, Device, Evidence, Holder
+from pipeline.model import Attribution, Device, Evidence
 
 OURS = "podgpu"
 """Value of `writer` in our entries. Other readers ignore this key."""
@@ -46,17 +46,13 @@ def entries_of(attributions: Iterable[Attribution], ids: Ids) -> tuple[Entry, ..
     for attribution in attributions:
         device = attribution.device
         for holder in attribution.holders:
-            names = _names(holder)
+            subject = holder.subject
+            names = subject.namespace, subject.pod, subject.container
             if all(names) and holder.evidence is not Evidence.POD_LIST_FILE:
                 # Two pods with one name, one of them terminating, are one container for readers.
                 held.setdefault(names, {})[device.uuid] = device
     entries = (_entry(names, devices.values(), ids) for names, devices in sorted(held.items()))
     return tuple(entry for entry in entries if entry is not None)
-
-
-def _names(holder: Holder) -> Names:
-    subject = holder.subject
-    return subject.namespace, subject.pod, subject.container
 
 
 def _entry(names: Names, devices: Iterable[Device], ids: Ids) -> Entry | None:

@@ -13,8 +13,8 @@ from typing import Final
 
 from config.value_types import ByteSize
 from pipeline.base.errors import TransientError
-from pipeline.files.bounded_read import AbsentError, Content, UnreadableError, read_file
 from pipeline.files.atomic_replace import MODE, AtomicFile, SweptError, refusal, write_all
+from pipeline.files.bounded_read import AbsentError, Content, UnreadableError, read_file
 from sinks.podlist.document import Document, NoListError, compose, entries_beside, parse_document
 from sinks.podlist.entry_encoder import Entry
 

@@ -1,7 +1,6 @@
 """The sink `podlist`: keeps podgpu's entries in a pod list up to date."""
 
 from functools import partial
-from types import TracebackType
 from typing import Final, Self
 
 from pipeline.component.contracts import SinkContext, SinkInbox
@@ -50,13 +49,7 @@ class PodListSink:
         await self._thread.open(self._keeper.open)
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Finish a write in progress, within a time limit, and leave the file as it is."""
         await self._thread.close()
         self._log_warnings()

@@ -71,7 +71,11 @@ def read_checkpoint(data: bytes, path: Path, wanted: Callable[[str], bool]) -> F
     claims: dict[tuple[str, str, str], Claim] = {}
     complaints: list[str] = []
     held = 0
-    for number, piece in enumerate(_pieces(data, path)):
+    if not data.strip():
+        raise UnreadableError(f"{path}: is empty")
+    # The entries are decoded one by one later, so that other threads can run in between.
+    document = _decode(_document, data, f"{path}: is not a checkpoint of the kubelet")
+    for number, piece in enumerate(document.data.entries or ()):
         problem = f"{path}: Data.PodDeviceEntries[{number}] has an unknown format"
         entry = _decode(_entry, piece, problem)
         if not wanted(entry.resource):
@@ -89,14 +93,6 @@ def read_checkpoint(data: bytes, path: Path, wanted: Callable[[str], bool]) -> F
     if len(complaints) > _MAX_REPORTED:
         reported += (f"{path}: {len(complaints) - _MAX_REPORTED} more problems of this kind",)
     return FileClaims(tuple(claims[key] for key in sorted(claims)), reported)
-
-
-def _pieces(data: bytes, path: Path) -> list[msgspec.Raw]:
-    if not data.strip():
-        raise UnreadableError(f"{path}: is empty")
-    # The entries are decoded one by one later, so that other threads can run in between.
-    document = _decode(_document, data, f"{path}: is not a checkpoint of the kubelet")
-    return document.data.entries or []
 
 
 def _decode(

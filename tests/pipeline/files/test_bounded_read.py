@@ -21,7 +21,7 @@ LIMIT = ByteSize(3 << 20)
 
 async def read_in_both_ways(path: Path) -> Content:
     found = await read_local_file(path, LIMIT, None)
-    assert read_file(path, LIMIT, None) == found
+    assert await asyncio.to_thread(read_file, path, LIMIT, None) == found
     return found
 
 
@@ -32,7 +32,7 @@ async def test_both_functions_return_the_whole_file(tmp_path: Path, size: int) -
     found = await read_in_both_ways(path)
     assert found.data == path.read_bytes()
     assert await read_local_file(path, LIMIT, found.stamp) == Content(found.stamp, None)
-    assert read_file(path, LIMIT, found.stamp) == Content(found.stamp, None)
+    assert await asyncio.to_thread(read_file, path, LIMIT, found.stamp) == Content(found.stamp, None)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ async def test_both_functions_refuse_the_same_files(tmp_path: Path, make: Any, t
         await read_local_file(path, LIMIT, None)
     assert str(caught.value) == f"{path}: {text}"
     with pytest.raises(UnreadableError) as caught:
-        read_file(path, LIMIT, None)
+        await asyncio.to_thread(read_file, path, LIMIT, None)
     assert str(caught.value) == f"{path}: {text}"
 
 
