@@ -6,12 +6,14 @@ produced + recovered = emitted + rejected + dropped + queued.
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from pipeline.base.clock import Clock
+from pipeline.base.telemetry import Family
 from pipeline.component.contracts import SinkContext
 from pipeline.component.warnings import warn
 from pipeline.delivery.contract import SHUTDOWN, QueueState, Totals
@@ -27,6 +29,43 @@ MISSING: Final = "missing"
 """Reason of drops: points were on disk when the sink last stopped, and are no longer there."""
 
 K = TypeVar("K")
+
+FAMILIES: Final = (
+    Family(
+        "podgpu_sink_produced_total", "Points that a sink with a queue has produced from snapshots."
+    ),
+    Family(
+        "podgpu_sink_produced_bytes_per_second",
+        "Bytes per second that a sink with a queue produced in the last minute; no sample in the "
+        "first minute.",
+    ),
+    Family(
+        "podgpu_sink_recovered_total",
+        "Points of an earlier run that waited in the sink's queue when it was opened.",
+    ),
+    Family(
+        "podgpu_sink_rejected_total",
+        "Points that the receiver refused permanently, by reason.",
+        timestamped=True,
+    ),
+    Family("podgpu_sink_queued", "Points that wait in the sink's queue."),
+    Family("podgpu_sink_queue_bytes", "Size of the sink's queue."),
+    Family(
+        "podgpu_sink_queue_writable",
+        "1 while the queue's disk can be written, 0 while data is kept in memory instead.",
+    ),
+    Family(
+        "podgpu_sink_oldest_age_seconds",
+        "Age of the oldest data in the sink's queue; 0 while it is empty.",
+    ),
+    Family(
+        "podgpu_sink_delivering",
+        "1 while the receiver accepts what the sink sends, 0 while it does not; no sample before "
+        "the first message.",
+    ),
+    Family("podgpu_sink_retries_total", "Messages that had to be sent again, by reason."),
+)
+"""podgpu's own metrics of sinks that send to a receiver."""
 
 _PRODUCED: Final = "podgpu_sink_produced_total"
 _RECOVERED: Final = "podgpu_sink_recovered_total"
@@ -126,16 +165,16 @@ class DeliveryMetrics:
         now, before = self._own_totals(state), self._counted
         meter.add(_PRODUCED, now.appended - before.appended)
         meter.add(_EMITTED, now.acked - before.acked)
-        for reason, points in _risen(now.rejected, before.rejected).items():
+        for reason, points in _added(now.rejected, before.rejected).items():
             meter.add(_REJECTED, points, reason=reason)
-        dropped = _risen(now.dropped, before.dropped)
+        dropped = _added(now.dropped, before.dropped)
         for reason, points in dropped.items():
             meter.add(_DROPPED, points, reason=reason)
         for warning in state.warnings:
             # Always a warning: it says why points are lost.
             self._ctx.log.warning("%s", warning)
             meter.set_problem(warning, self._ctx.clock.now())
-        faults = _risen(state.faults, self._last.faults if self._last else {})
+        faults = _added(state.faults, self._last.faults if self._last else {})
         for (operation, reason), times in faults.items():
             meter.add("podgpu_sink_errors_total", times, operation=operation, reason=reason)
             problem = state.notes[-1] if state.notes else f"queue: {operation} fails: {reason}"
@@ -156,8 +195,8 @@ class DeliveryMetrics:
         return Totals(
             totals.appended - earlier.appended - state.recovered,
             totals.acked - earlier.acked,
-            _risen(totals.rejected, earlier.rejected),
-            _risen(totals.dropped, earlier.dropped),
+            _added(totals.rejected, earlier.rejected),
+            _added(totals.dropped, earlier.dropped),
         )
 
     def _count_recovered(self, state: QueueState) -> None:
@@ -199,6 +238,6 @@ class DeliveryMetrics:
             )
 
 
-def _risen(now: Mapping[K, int], before: Mapping[K, int]) -> dict[K, int]:
-    risen = {key: value - before.get(key, 0) for key, value in now.items()}
-    return {key: value for key, value in risen.items() if value}
+def _added(now: Mapping[K, int], before: Mapping[K, int]) -> Counter[K]:
+    """Return by how much each count has risen, without those that have not."""
+    return Counter(now) - Counter(before)

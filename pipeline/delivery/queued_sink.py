@@ -11,10 +11,10 @@ from pipeline.delivery.async_wait import cancel_and_wait, wait_first
 from pipeline.delivery.contract import PushSink
 from pipeline.delivery.metrics import DeliveryMetrics
 from pipeline.delivery.options import QueueOptions, RetryOptions
-from pipeline.delivery.production_rate import ProductionRate
 from pipeline.delivery.queue.factory import open_queue as open_default_queue
 from pipeline.delivery.queue_thread import OpenQueue, ThreadedQueue
-from pipeline.delivery.sender import Sender, StopSignal
+from pipeline.delivery.rate_limits import ProductionRate
+from pipeline.delivery.sender import Sender
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.model import Instant
 
@@ -134,12 +134,12 @@ class QueuedSink:
 
     async def run(self, inbox: SinkInbox) -> None:
         """Queue and send until the inbox ends, then send what waits for a short time."""
-        queue, stop_signal = self._queue, StopSignal()
+        queue, sender = self._queue, self._sender
         if queue is None:
             raise RuntimeError("run() was called outside of the sink's context")
-        sending = asyncio.create_task(self._sender.run(queue, stop_signal))
-        maintaining = asyncio.create_task(self._maintain(queue, stop_signal))
-        filling = asyncio.create_task(self._fill(queue, inbox, stop_signal))
+        sending = asyncio.create_task(sender.run(queue))
+        maintaining = asyncio.create_task(self._maintain(queue))
+        filling = asyncio.create_task(self._fill(queue, inbox))
         tasks, clock = (filling, sending, maintaining), self._ctx.clock
         closed = asyncio.create_task(inbox.wait_closed())
         try:
@@ -149,14 +149,15 @@ class QueuedSink:
             # A disk that has not accepted the inbox by then does not get the rest either.
             await wait_first(clock, self._flush, *tasks)
             _raise_failure(*tasks)
-            stop_signal.set()
+            sender.stopping.set()
+            sender.work_available.set()
             seconds_left = self._flush - self._ended.seconds_until(clock.now())
             await wait_first(clock, max(seconds_left, 0.0), sending, maintaining)
             _raise_failure(*tasks)
         finally:
             await cancel_and_wait(*tasks, closed)
 
-    async def _fill(self, queue: ThreadedQueue, inbox: SinkInbox, stop_signal: StopSignal) -> None:
+    async def _fill(self, queue: ThreadedQueue, inbox: SinkInbox) -> None:
         """Put the records of snapshots into the queue.
 
         While the disk hangs, snapshots stay in the inbox, which is bounded.
@@ -164,10 +165,10 @@ class QueuedSink:
         async for snapshot in inbox:
             if records := tuple(self._push.encode(snapshot)):
                 await queue.append(records)
-                stop_signal.work_available.set()
+                self._sender.work_available.set()
             self._production.record(sum(len(record.data) for record in records))
 
-    async def _maintain(self, queue: ThreadedQueue, stop_signal: StopSignal) -> None:
+    async def _maintain(self, queue: ThreadedQueue) -> None:
         """Let the queue flush and retry its disk, each second or as often as `fsync` requires."""
         ctx, path = self._ctx, self._options.path
         fsync = float(self._options.fsync) or _MAINTENANCE_INTERVAL
@@ -190,7 +191,7 @@ class QueuedSink:
                 call.result()
                 if self._reporter.queued:
                     # A disk that could not be read may work again.
-                    stop_signal.work_available.set()
+                    self._sender.work_available.set()
                 if seconds >= _MAX_UNANSWERED:
                     ctx.log.info("the queue in %s responds again", path)
             finally:

@@ -8,11 +8,10 @@ from pipeline.base.errors import ComponentError, TransientError
 from pipeline.component.contracts import SinkContext
 from pipeline.delivery.async_wait import ends_within
 from pipeline.delivery.contract import Acked, PushSink, Record, Rejected, Retry, TooLarge
-from pipeline.delivery.log_throttle import LogThrottle
 from pipeline.delivery.metrics import PARTIAL, TOO_LARGE, DeliveryMetrics
 from pipeline.delivery.options import QueueOptions, RetryOptions
 from pipeline.delivery.queue_thread import ThreadedQueue
-from pipeline.delivery.rate_limits import MessageSizeLimit, RateLimiter, RetryBackoff
+from pipeline.delivery.rate_limits import LogThrottle, MessageSizeLimit, RateLimiter, RetryBackoff
 from pipeline.model import NS
 
 _DELIVERING: Final = "podgpu_sink_delivering"
@@ -21,28 +20,14 @@ NOT_READY = "not_ready"
 """Reason of retries: the sink could not acquire what sending needs."""
 
 
-class StopSignal:
-    """Signals the sender that there is work, and that the sink has to stop.
-
-    Attributes:
-        stopping: set when nothing more is appended.
-        work_available: set when something was appended, or `stopping` was set.
-    """
-
-    def __init__(self) -> None:
-        self.stopping = asyncio.Event()
-        self.work_available = asyncio.Event()
-
-    def set(self) -> None:
-        """Make the sender send what waits, and return."""
-        self.stopping.set()
-        self.work_available.set()
-
-
 class Sender:
     """Sends one message at a time, oldest data first, and repeats each until its outcome is final.
 
     What it has learned of the receiver's limits stays for the next run.
+
+    Attributes:
+        stopping: set it when nothing more is appended: what waits is sent, and `run` returns.
+        work_available: set it when something was appended, or `stopping` was set.
 
     Args:
         push: sends messages.
@@ -73,7 +58,8 @@ class Sender:
         self._rate_limiter = RateLimiter(int(options.max_rate))
         self._throttle = LogThrottle(ctx.log, ctx.clock)
         self._queue: ThreadedQueue
-        self._stop_signal: StopSignal
+        self.stopping = asyncio.Event()
+        self.work_available = asyncio.Event()
         self._has_backlog = self._ready = False
         self._repeat_bytes: int | None = None
         self._not_ready_error: TransientError | None = None
@@ -100,14 +86,14 @@ class Sender:
             self._ready = False
             await self._push.__aexit__(None, None, None)
 
-    async def run(self, queue: ThreadedQueue, stop_signal: StopSignal) -> None:
+    async def run(self, queue: ThreadedQueue) -> None:
         """Send until the sink stops and all is sent, or the rest can't be sent before that.
 
         Args:
             queue: the records to send.
-            stop_signal: when to stop.
         """
-        self._queue, self._stop_signal = queue, stop_signal
+        self._queue = queue
+        self.stopping.clear()
         self._has_backlog = self._reporter.queued > 0
         self._repeat_bytes = self._outage_since_ns = None
         error, self._not_ready_error = self._not_ready_error, None
@@ -123,8 +109,8 @@ class Sender:
                     continue
                 self._ready = True
             await self._limit_rate()
-            last = self._stop_signal.stopping.is_set()
-            self._stop_signal.work_available.clear()
+            last = self.stopping.is_set()
+            self.work_available.clear()
             if records := await self._queue.take(self._max_bytes()):
                 if not await self._send(records):
                     return
@@ -132,8 +118,8 @@ class Sender:
                 return
             else:
                 self._has_backlog = False
-                if not self._stop_signal.stopping.is_set():
-                    await self._stop_signal.work_available.wait()
+                if not self.stopping.is_set():
+                    await self.work_available.wait()
 
     def _max_bytes(self) -> int:
         if self._repeat_bytes is not None:
@@ -145,17 +131,14 @@ class Sender:
 
     async def _limit_rate(self) -> None:
         """While there is a backlog, wait until the rate limit allows the next message."""
-        while self._has_backlog and not (
-            self._stop_signal.stopping.is_set() and not self._persistent
-        ):
+        while self._has_backlog and (self._persistent or not self.stopping.is_set()):
             seconds = self._rate_limiter.delay(self._ctx.clock.now().mono_ns)
             if not seconds:
                 return
-            if self._stop_signal.stopping.is_set():
+            if self.stopping.is_set():
                 await self._ctx.clock.sleep(seconds)
             else:
-                stopping = self._stop_signal.stopping.wait()
-                await ends_within(self._ctx.clock, seconds, stopping)
+                await ends_within(self._ctx.clock, seconds, self.stopping.wait())
 
     async def _send(self, records: Sequence[Record]) -> bool:
         """Send one message and handle its outcome; return whether to continue."""
@@ -262,12 +245,11 @@ class Sender:
         """Wait before a retry; return whether to retry, since the sink may have to stop."""
         self._has_backlog = True
         self._report_failure(retry)
-        if self._stop_signal.stopping.is_set():
+        if self.stopping.is_set():
             return False
         seconds = self._backoff.next_delay(retry.after)
         # One last attempt when the sink stops, unless the receiver requested a wait.
-        stopping = self._stop_signal.stopping.wait()
-        ended = await ends_within(self._ctx.clock, seconds, stopping)
+        ended = await ends_within(self._ctx.clock, seconds, self.stopping.wait())
         return not ended or retry.after is None
 
     def _report_failure(self, retry: Retry) -> None:

@@ -4,7 +4,7 @@ from typing import Final
 
 from pipeline.component.contracts import Delivery
 from pipeline.component.kind import HANGING_FILE, Kind
-from pipeline.delivery.metric_families import FAMILIES
+from pipeline.delivery.metrics import FAMILIES
 
 KIND: Final = Kind(
     summary="writes one JSON object per device and round of readings to a file or stdout",

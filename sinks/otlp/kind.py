@@ -4,12 +4,12 @@ from typing import Final
 
 from pipeline.component.contracts import Delivery
 from pipeline.component.kind import Kind
-from pipeline.delivery.metric_families import FAMILIES
+from pipeline.delivery.metrics import FAMILIES
 
 KIND: Final = Kind(
     summary="pushes readings to an OpenTelemetry receiver, over gRPC or HTTP",
     options="sinks.otlp.options:Options",
-    factory="sinks.otlp.sink:OtlpSink",
+    factory="sinks.otlp.push:OtlpSink",
     delivery=Delivery.QUEUE,
     uses_plan=True,
     doctor="sinks.otlp.doctor:examine",

@@ -27,7 +27,6 @@ class PointCounters:
         self.acked = 0
         self.rejected: dict[str, int] = {}
         self.dropped: dict[str, int] = {}
-        self._done = 0
         self.previous = Totals()
         """The part that earlier processes counted."""
 
@@ -44,38 +43,29 @@ class PointCounters:
                 f"{points} points are settled, but accepted and rejected differ from it"
             )
         self.acked += acked
-        self._done += points
         for reason, count in rejected.items():
             _count(self.rejected, reason, count)
 
     def drop(self, reason: str, points: int) -> None:
         """Count dropped points."""
         if points > 0:
-            self._done += points
             _count(self.dropped, reason, points)
 
     def add_previous(
         self, acked: int, rejected: Mapping[str, int], dropped: Mapping[str, int]
     ) -> None:
         """Add the counts of earlier processes. Call it once."""
-        self.settle(acked + sum(rejected.values()), acked, rejected)
+        sent = acked + sum(rejected.values())
+        self.settle(sent, acked, rejected)
         for reason, points in dropped.items():
             self.drop(reason, points)
-        self.previous = Totals(
-            appended=acked + sum(rejected.values()) + sum(dropped.values()),
-            acked=acked,
-            rejected=dict(rejected),
-            dropped=dict(dropped),
-        )
+        self.previous = Totals(sent + sum(dropped.values()), acked, rejected, dropped)
 
     def totals(self, queued: int) -> Totals:
         """Return all counts, with the points that wait."""
-        return Totals(
-            appended=self._done + queued,
-            acked=self.acked,
-            rejected=self.rejected.copy(),
-            dropped=self.dropped.copy(),
-        )
+        rejected, dropped = self.rejected.copy(), self.dropped.copy()
+        done = sum((self.acked, *rejected.values(), *dropped.values()))
+        return Totals(done + queued, self.acked, rejected, dropped)
 
 
 def _count(counts: dict[str, int], reason: str, points: int) -> None:
@@ -104,9 +94,11 @@ class FaultLog:
         """Add a message for users."""
         self._notes.append(sentence)
 
-    def count_fault(self, operation: str, reason: str) -> None:
-        """Count a failure without a message, or whose message is added separately."""
+    def count_fault(self, operation: str, reason: str, sentence: str = "") -> None:
+        """Count a failure; add a message for users, if there is one."""
         self.faults[operation, reason] += 1
+        if sentence:
+            self._notes.append(sentence)
 
     def record_failure(self, operation: str, cause: OSError, sentence: str) -> None:
         """Count a failure, and add a message if the failure is new.
@@ -116,11 +108,11 @@ class FaultLog:
             cause: the error of the system.
             sentence: the message; `{}` in it is replaced by the system's error text.
         """
-        self.faults[operation, reason_of(cause)] += 1
         text = text_of(cause)
-        if self._failing.get(operation) != text:
-            self._failing[operation] = text
-            self._notes.append(sentence.replace("{}", text))
+        is_new = self._failing.get(operation) != text
+        self._failing[operation] = text
+        note = sentence.replace("{}", text) if is_new else ""
+        self.count_fault(operation, reason_of(cause), note)
 
     def record_recovery(self, operation: str, sentence: str) -> None:
         """Add a message that an operation works again, if it failed before."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from pipeline.delivery.contract import SHUTDOWN, QueueState, Record
 from pipeline.delivery.queue.disk.record_format import MAX_RECORD_BYTES, RECORD_SIZE, SEGMENT_SIZE
-from pipeline.delivery.queue.disk.record_reader import SegmentMissingError
+from pipeline.delivery.queue.disk.record_reader import MISSING
 from pipeline.delivery.queue.disk.segment_reader import FoundRecord
 from pipeline.delivery.queue.disk.shared_state import DiskShared, InFlightRecord
 from pipeline.delivery.queue.disk.store import Store
@@ -166,10 +166,10 @@ class FallbackQueue(MemoryQueue):
         while (store := self._store) is not None:
             try:
                 found = store.reader.peek(store.end, room)
-            except SegmentMissingError as missing:
+            except MISSING:
                 if self._in_flight:
                     return None
-                store.segment_missing(missing.index)
+                store.next_segment_missing()
                 continue
             except OSError as error:
                 self._fault_log.record_failure(

@@ -50,17 +50,6 @@ class CursorState(msgspec.Struct, frozen=True, kw_only=True):
     dropped: dict[str, _Number] = {}
 
 
-def _unpack_all(data: bytes) -> tuple[list[CursorState | None], bool]:
-    slots = [data[start : start + _SLOT] for start in range(0, _SLOT * _SLOTS, _SLOT)]
-    states = [_unpack(slot) for slot in slots]
-    broken = any(state is None and any(slot) for state, slot in zip(states, slots, strict=True))
-    return states, broken
-
-
-def _generation(state: CursorState | None) -> int:
-    return state.generation if state else -1
-
-
 def _unpack(slot: bytes) -> CursorState | None:
     if len(slot) < _HEAD.size:
         return None
@@ -96,13 +85,19 @@ class CursorFile:
                 # Reserve the space now: the cursor must be writable when the disk is full later.
                 present = os.pread(self._fd, _SLOT * _SLOTS, 0)
                 os.pwrite(self._fd, present.ljust(_SLOT * _SLOTS, b"\0"), 0)
-            states, self.broken = _unpack_all(os.pread(self._fd, _SLOT * _SLOTS, 0))
+            data = os.pread(self._fd, _SLOT * _SLOTS, 0)
         except OSError:
             self.close()
             raise
-        self.state = max(states, key=_generation)
-        self._generation = max(_generation(self.state), 0)
-        self._flushed = int(_generation(states[2]) > _generation(states[3]))
+        slots = [data[start : start + _SLOT] for start in range(0, _SLOT * _SLOTS, _SLOT)]
+        states = [_unpack(slot) for slot in slots]
+        self.broken = any(
+            state is None and any(slot) for state, slot in zip(states, slots, strict=True)
+        )
+        generations = [state.generation if state else -1 for state in states]
+        self.state = states[generations.index(max(generations))]
+        self._generation = max(*generations, 0)
+        self._flushed = int(generations[2] > generations[3])
         self.dirty = False
 
     def exists(self) -> bool:

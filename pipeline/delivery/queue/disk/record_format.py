@@ -56,14 +56,12 @@ class SegmentHeader:
 
 def read_segment_header(data: bytes) -> SegmentHeader | None:
     """Return the header of a segment; None if the bytes are not a valid header."""
-    if len(data) < SEGMENT_SIZE or _crc(data, 0, _SEGMENT.size) != zlib.crc32(
-        data[: _SEGMENT.size]
-    ):
+    if not _has_crc(data, _SEGMENT.size):
         return None
-    magic, version, number, position, record = _SEGMENT.unpack_from(data)
-    if magic != _MAGIC or max(number, position, record) > MAX_NUMBER:
+    magic, version, *numbers = _SEGMENT.unpack_from(data)
+    if magic != _MAGIC or max(numbers) > MAX_NUMBER:
         return None
-    return SegmentHeader(version, number, position, record)
+    return SegmentHeader(version, *numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +104,7 @@ def pack_record_header(record: Record, number: int, position: int, segment: int)
 
 def read_record_header(data: bytes, segment: int) -> RecordHeader | None:
     """Return the header of a record in a segment; None if the bytes are not a valid header."""
-    if len(data) < RECORD_SIZE or data[: len(MARKER)] != MARKER:
-        return None
-    if _crc(data, 0, _RECORD.size) != zlib.crc32(data[: _RECORD.size], segment & 0xFFFFFFFF):
+    if not data.startswith(MARKER) or not _has_crc(data, _RECORD.size, segment & 0xFFFFFFFF):
         return None
     _, packed, points, number, position, created_ns, crc = _RECORD.unpack_from(data)
     length, signal = packed & MAX_RECORD_BYTES, packed >> _LENGTH_BITS
@@ -117,5 +113,6 @@ def read_record_header(data: bytes, segment: int) -> RecordHeader | None:
     return RecordHeader(length, points, number, position, created_ns, crc, signal)
 
 
-def _crc(data: bytes, start: int, size: int) -> int:
-    return int(_CRC.unpack_from(data, start + size)[0])
+def _has_crc(data: bytes, size: int, start: int = 0) -> bool:
+    """Return whether the first bytes are followed by their checksum, calculated from `start` on."""
+    return data[size : size + _CRC.size] == _CRC.pack(zlib.crc32(data[:size], start))

@@ -2,23 +2,15 @@
 
 import os
 from dataclasses import replace
+from typing import Final
 
 from pipeline.delivery.queue.disk.segment_reader import FoundRecord, SegmentFile, find_record
 from pipeline.delivery.queue.disk.segments import SegmentList
 from pipeline.delivery.queue.disk.shared_state import DiskShared, ReadPosition
 from pipeline.delivery.queue.error_reasons import is_resource_shortage, reason_of, text_of
 
-
-class SegmentMissingError(Exception):
-    """The file of a segment is missing.
-
-    Attributes:
-        index: index of the segment in the list.
-    """
-
-    def __init__(self, index: int) -> None:
-        super().__init__(f"segment {index} is missing")
-        self.index = index
+MISSING: Final = (FileNotFoundError, NotADirectoryError)
+"""Errors of `SegmentReader.peek`: the file of the segment at its position is missing."""
 
 
 class SegmentReader:
@@ -53,7 +45,7 @@ class SegmentReader:
             try:
                 found = self.peek(end, room=-1)  # which may change the position
                 self._last_peek = self.position, end, found
-            except SegmentMissingError:
+            except MISSING:
                 return None
             except OSError:
                 pass
@@ -70,9 +62,8 @@ class SegmentReader:
                 limit.
 
         Raises:
-            SegmentMissingError: the segment's file is missing.
-            OSError: it can't be read now. Once the retry budget is exhausted, records that can't be
-                read are skipped instead.
+            OSError: it can't be read now, or its file is missing, see `MISSING`. Once the retry
+                budget is exhausted, records that can't be read are skipped instead.
         """
         index = self._segments.find(self.position.segment)
         while index < len(self._segments):
@@ -116,7 +107,7 @@ class SegmentReader:
             file.lenient |= budget.is_exhausted
             found = find_record(file, self.position.offset, segment.size, span, room)
         except OSError as error:
-            if is_resource_shortage(error):
+            if is_resource_shortage(error) or isinstance(error, MISSING):
                 raise
             if not budget.is_exhausted:
                 budget.record_failure()
@@ -147,8 +138,5 @@ class SegmentReader:
         segment = self._segments[index]
         if self._file is None or self._file.number != segment.number:
             self.close()
-            try:
-                self._file = SegmentFile(os.fspath(segment.path), segment.number)
-            except (FileNotFoundError, NotADirectoryError):
-                raise SegmentMissingError(index) from None
+            self._file = SegmentFile(os.fspath(segment.path), segment.number)
         return self._file

@@ -68,19 +68,16 @@ class SegmentFile:
             OSError: the disk can't be read, and `lenient` is not set.
         """
         try:
-            data = os.pread(self._fd, length, offset)
-            if len(data) == length or not data:
-                return data
-            pieces = [data]
-            while (got := sum(map(len, pieces))) < length:
-                if not (data := os.pread(self._fd, length - got, offset + got)):
-                    break
-                pieces.append(data)
-            return b"".join(pieces)
+            data = more = os.pread(self._fd, length, offset)
+            while more and len(data) < length:
+                more = os.pread(self._fd, length - len(data), offset + len(data))
+                data += more
         except OSError as error:
             if not self.lenient:
                 raise
             self.error = error
+        else:
+            return data
         return b"".join(self._blocks(offset, min(length, max(self.size - offset, 0))))
 
     def _blocks(self, offset: int, length: int) -> Iterator[bytes]:
@@ -113,23 +110,17 @@ class SegmentFile:
             offset = start + len(data) - len(MARKER) + 1
         return -1
 
-    def is_valid(self, offset: int, head: RecordHeader) -> bool:
-        """Return whether the record after a header has the right checksum."""
-        crc, start, end = 0, offset + RECORD_SIZE, offset + RECORD_SIZE + head.length
-        while start < end:
-            data = self.read(start, min(_PIECE, end - start))
-            if not data:
-                return False
-            crc = zlib.crc32(data, crc)
-            start += len(data)
-        return crc == head.crc
+    def body(self, offset: int, head: RecordHeader) -> bytes | None:
+        """Return the record after a header; None if it has not the right checksum."""
+        data = self.read(offset + RECORD_SIZE, head.length)
+        return data if len(data) == head.length and zlib.crc32(data) == head.crc else None
 
     def iter_records(self, offset: int, size: int) -> Iterator[tuple[int, RecordHeader, bool]]:
         """Yield all valid headers with their offsets, and whether their records are valid."""
         while 0 <= offset <= size - RECORD_SIZE:
             head = self.record_header(offset, size)
             if head is not None:
-                sound = self.is_valid(offset, head)
+                sound = self.body(offset, head) is not None
                 yield offset, head, sound
                 if sound:
                     offset += RECORD_SIZE + head.length
@@ -179,8 +170,7 @@ def find_record(
         if head and span[0] <= head.position and head.position + head.points <= span[1]:
             if room is not None and head.length > room:
                 return FoundRecord(file.number, offset, head, None)
-            body = file.read(offset + RECORD_SIZE, head.length)
-            if len(body) == head.length and zlib.crc32(body) == head.crc:
+            if (body := file.body(offset, head)) is not None:
                 return FoundRecord(file.number, offset, head, body)
         offset = file.find_marker(offset + 1, size)
     return None

@@ -24,7 +24,6 @@ class SegmentWriter:
         shared: settings and state of the queue.
 
     Attributes:
-        size: bytes in the open segment.
         dirty: whether there is unflushed data.
     """
 
@@ -33,8 +32,7 @@ class SegmentWriter:
         self._fault_log = shared.fault_log
         self._flushes = shared.fsync_ns > 0
         self._fd = -1
-        self._path = folder.path
-        self.size = 0
+        self._segment: Segment
         self.dirty = self._name_unflushed = self._flush_failed = self._failed = False
 
     @property
@@ -44,7 +42,7 @@ class SegmentWriter:
 
     def exists(self) -> bool:
         """Return whether the open segment is still at its path; True if none is open."""
-        return self._fd < 0 or same_file(self._fd, self._path)
+        return self._fd < 0 or same_file(self._fd, self._segment.path)
 
     def begin(self, number: int, position: int, record: int) -> Segment:
         """Make a new segment and open it for writing.
@@ -68,14 +66,15 @@ class SegmentWriter:
             with contextlib.suppress(OSError):
                 unfinished.unlink()
             raise
-        self._use(fd, path, SEGMENT_SIZE)
+        segment = Segment(number, path, position, SEGMENT_SIZE)
+        self._use(fd, segment)
         self._name_unflushed = True
         if self._flushes:
             self.sync(None)
-        return Segment(number, path, position, SEGMENT_SIZE)
+        return segment
 
-    def resume(self, segment: Segment, size: int) -> bool:
-        """Open an existing segment for writing, truncated to a size; return whether that worked."""
+    def resume(self, segment: Segment, size: int) -> None:
+        """Open an existing segment for writing, truncated to a size, if that is possible."""
         fd = -1
         try:
             fd = os.open(segment.path, _OPEN)
@@ -84,14 +83,14 @@ class SegmentWriter:
         except OSError:
             if fd >= 0:
                 os.close(fd)
-            return False
-        self._use(fd, segment.path, size)
+            return
+        segment.size = size
+        self._use(fd, segment)
         # An earlier process may have left it unflushed.
         self.dirty = True
-        return True
 
-    def _use(self, fd: int, path: Path, size: int) -> None:
-        self._fd, self._path, self.size = fd, path, size
+    def _use(self, fd: int, segment: Segment) -> None:
+        self._fd, self._segment = fd, segment
         self.dirty = self._name_unflushed = self._flush_failed = False
 
     def write(self, head: bytes, body: bytes) -> None:
@@ -101,15 +100,16 @@ class SegmentWriter:
             OSError: it can't be written. A partly written record is truncated; if that fails too,
                 the segment is closed.
         """
+        segment = self._segment
         try:
-            _write(self._fd, [head, body], self.size)
+            _write(self._fd, [head, body], segment.size)
         except OSError:
             try:
-                os.ftruncate(self._fd, self.size)
+                os.ftruncate(self._fd, segment.size)
             except OSError:
                 self.close_flushed()  # the reader finds no valid record in the rest
             raise
-        self.size += len(head) + len(body)
+        segment.size += len(head) + len(body)
         self.dirty = True
 
     def flush(self) -> None:

@@ -53,25 +53,12 @@ class Segment:
 
 
 class SegmentList(list[Segment]):
-    """Segments in order, and their total size."""
+    """Segments in order."""
 
-    size = 0
-
-    def append(self, segment: Segment) -> None:
-        """Append a segment."""
-        super().append(segment)
-        self.size += segment.size
-
-    def grow_last(self, more: int) -> None:
-        """Add to the size of the last segment."""
-        self[-1].size += more
-        self.size += more
-
-    def take_out(self, index: int) -> Segment:
-        """Remove and return a segment."""
-        segment = self.pop(index)
-        self.size -= segment.size
-        return segment
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self)
 
     def find(self, number: int) -> int:
         """Return the index of the segment with a number, or of the next one; `len` if none."""

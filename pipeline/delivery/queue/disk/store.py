@@ -83,15 +83,17 @@ class Store:
         if saved is not None and saved.kind not in ("", self._shared.kind):
             raise KindError(self._shared.path, saved.kind)
         found = self._scan(saved.segment if saved else 0)
-        if self._cursor.broken or (saved is None and found.segments):
-            self._fault_log.count_fault("cursor", "corrupt" if self._cursor.broken else "missing")
+        note = ""
         if saved is None:
             saved = CursorState(position=found.segments[0].first_point if found.segments else 0)
             if found.segments:
-                self._fault_log.add_note(
+                note = (
                     f"the cursor of the queue in {self._shared.path} was lost: all records in the "
                     "queue are sent again, and its totals start at zero"
                 )
+        if note or self._cursor.broken:
+            reason = "corrupt" if self._cursor.broken else "missing"
+            self._fault_log.count_fault("cursor", reason, note)
         if first:
             self._counters.add_previous(saved.acked, saved.rejected, saved.dropped)
         for path in found.disposable:
@@ -106,7 +108,12 @@ class Store:
         self.reader.position = ReadPosition(
             saved.segment, saved.place, saved.position, saved.record
         )
-        self._add_segments(found, saved)
+        self._segments += found.segments
+        for last in found.segments[-1:]:
+            if last.header_valid and (
+                last.number > saved.segment or saved.place <= found.valid_end
+            ):
+                self._writer.resume(last, found.valid_end)
         if not self._segments:
             self.count_lost(self.end)
         while self._segments.size > self._shared.max_size:
@@ -127,26 +134,17 @@ class Store:
         retry_budget.record_success()
         return found
 
-    def _add_segments(self, found: FolderScan, saved: CursorState) -> None:
-        for segment in found.segments[:-1]:
-            self._segments.append(segment)
-        for last in found.segments[-1:]:
-            unread = last.number > saved.segment or saved.place <= found.valid_end
-            if last.header_valid and unread and self._writer.resume(last, found.valid_end):
-                last.size = found.valid_end
-            self._segments.append(last)
-
     def _quarantine(self, path: Path) -> None:
         try:
             renamed = self.folder.quarantine(path, self._shared.now().wall_ns)
         except OSError as error:
-            self._fault_log.count_fault("open", reason_of(error))
-            self._fault_log.add_note(f"{path} is not a file of this queue and cannot be renamed: "
-                              f"{text_of(error)}; remove it")  # fmt: skip
+            reason = reason_of(error)
+            result = f"cannot be renamed: {text_of(error)}; remove it"
         else:
-            self._fault_log.count_fault("open", "quarantined")
-            self._fault_log.add_note(f"{path} is not a valid file of this queue; it was renamed to "
-                              f"{renamed.name}, and the queue continues without it")  # fmt: skip
+            reason = "quarantined"
+            result = f"was renamed to {renamed.name}; the queue continues without it"
+        note = f"{path} is not a valid file of this queue and {result}"
+        self._fault_log.count_fault("open", reason, note)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -181,7 +179,7 @@ class Store:
     @property
     def size(self) -> int:
         """Bytes of all segments, including those that could not be removed yet."""
-        return self._segments.size + sum(segment.size for segment in self._leftovers)
+        return sum(segment.size for segment in (*self._segments, *self._leftovers))
 
     def count_lost(self, position: int) -> None:
         """Count all points from the next record to a position as lost: they are not on disk."""
@@ -227,7 +225,9 @@ class Store:
         ):
             return False
         self._writer.close()
-        self._save_and_unlink([self._segments.take_out(0) for _ in range(len(self._segments))])
+        sent = self._segments.copy()
+        self._segments.clear()
+        self._save_and_unlink(sent)
         return True
 
     def _write(self, record: Record, *, in_flight: bool) -> None:
@@ -235,19 +235,17 @@ class Store:
         head = pack_record_header(record, self._next_record, self.end, segment.number)
         place = ReadPosition(segment.number, segment.size, self.end, self._next_record)
         self._writer.write(head, record.data)
-        self._segments.grow_last(len(head) + len(record.data))
         self.end += record.points
         self._next_record += 1
         if in_flight:
             self._in_flight.append(InFlightRecord(place, record.points, record.created_ns))
-            self.reader.position = ReadPosition(
-                segment.number, segment.size, self.end, self._next_record
-            )
+            place = ReadPosition(segment.number, segment.size, self.end, self._next_record)
+            self.reader.position = place
 
     def _room_for(self, size: int) -> Segment:
         """Return the segment for a record of a size."""
-        filled = self._writer.size
-        if self._writer.is_open and filled > SEGMENT_SIZE and filled + size > self._segment_size:
+        filled = self._segments[-1].size if self._writer.is_open else 0
+        if filled > SEGMENT_SIZE and filled + size > self._segment_size:
             self._writer.close_flushed()
         while self.size + size + SEGMENT_SIZE * (not self._writer.is_open) > self._shared.max_size:
             if self._leftovers:
@@ -271,19 +269,23 @@ class Store:
                 self._quarantine(self._segments[-1].path)
             for index in reversed(range(len(self._segments))):
                 if not os.path.lexists(self._segments[index].path):
-                    self.segment_missing(index)
+                    self._segment_missing(index)
         if not self._cursor.exists():
             cursor = self._open_cursor()
             self._cursor.close()
             self._cursor = cursor
             self.save(flush=self._flushes)
 
-    def segment_missing(self, index: int) -> None:
-        """Report that the file of a segment is missing."""
-        self._fault_log.count_fault("open", REMOVED)
-        self._fault_log.add_note(
+    def next_segment_missing(self) -> None:
+        """Report that the file of the segment is missing that is read next."""
+        self._segment_missing(self._segments.find(self.reader.position.segment))
+
+    def _segment_missing(self, index: int) -> None:
+        self._fault_log.count_fault(
+            "open",
+            REMOVED,
             f"{self._segments[index].path} was removed by another program; the points in it are "
-            "lost. Do not change the folder of a queue while podgpu runs"
+            "lost. Do not change the folder of a queue while podgpu runs",
         )
         self._remove(index, REMOVED)
 
@@ -293,7 +295,7 @@ class Store:
         after = self._segments.first_after(index, self.end)
         if index == len(self._segments) - 1:
             self._writer.close()
-        segment = self._segments.take_out(index)
+        segment = self._segments.pop(index)
         first = segment.first_point
         self._in_flight.mark_lost(segment.number, reason)
         position = self.reader.position.position
@@ -311,9 +313,9 @@ class Store:
     def remove_finished(self) -> None:
         """Save the cursor, and remove the segments whose records are all settled."""
         count = self._segments.find(self.read_position.segment)
-        self._save_and_unlink(
-            [self._segments.take_out(0) for _ in range(min(count, len(self._segments)))]
-        )
+        finished = self._segments[:count]
+        del self._segments[:count]
+        self._save_and_unlink(finished)
 
     def _save_and_unlink(self, segments: list[Segment]) -> None:
         # Save the counts before removing files, so that a power failure leaves no points uncounted.
@@ -344,24 +346,8 @@ class Store:
 
     def save(self, *, flush: bool = False) -> None:
         """Write the cursor, and flush it to the disk if requested."""
-        path = self._shared.path / CURSOR
-        try:
-            self._cursor.save(self._cursor_state(), to_flush=flush)
-        except OSError as error:
-            self._fault_log.record_failure(
-                "cursor",
-                error,
-                f"cannot write the cursor {path}: {{}}; records that were sent would be sent again "
-                "after a restart",
-            )
-            return
-        self._fault_log.record_recovery("cursor", f"{path} can be written again")
-        if flush and self._writer.sync(self._cursor.fileno()):
-            self._cursor.mark_flushed()
-
-    def _cursor_state(self) -> CursorState:
-        place = self.read_position
-        return CursorState(
+        path, place = self._shared.path / CURSOR, self.read_position
+        state = CursorState(
             kind=self._shared.kind,
             segment=place.segment,
             place=place.offset,
@@ -374,6 +360,19 @@ class Store:
             # Records in flight that are no longer on disk are lost if the process ends now.
             dropped=dict(Counter(self._counters.dropped) + self._in_flight.lost_points),
         )
+        try:
+            self._cursor.save(state, to_flush=flush)
+        except OSError as error:
+            self._fault_log.record_failure(
+                "cursor",
+                error,
+                f"cannot write the cursor {path}: {{}}; records that were sent would be sent again "
+                "after a restart",
+            )
+            return
+        self._fault_log.record_recovery("cursor", f"{path} can be written again")
+        if flush and self._writer.sync(self._cursor.fileno()):
+            self._cursor.mark_flushed()
 
     def flush(self) -> None:
         """Flush everything to the disk, and retry to remove segments."""
