@@ -4,16 +4,17 @@ An option that is None is not configured. Then the environment variables `OTEL_E
 apply, and after them the default.
 """
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
 from config.option_markers import AtLeast, AtMost, Doc
 from config.value_types import ByteSize, Duration
 from pipeline.delivery.options import QueueOptions, RetryOptions
-from sinks.otlp.transport import endpoints, headers
+from sinks.otlp.transport import endpoints
 
 Protocol: TypeAlias = Literal["grpc", "http/protobuf"]
 Compression: TypeAlias = Literal["gzip", "none"]
@@ -23,6 +24,17 @@ Temporality: TypeAlias = Literal["cumulative", "delta", "lowmemory"]
 
 _MIN_TELEMETRY_INTERVAL = 1.0
 """Minimum of `telemetry_interval`, in seconds."""
+
+
+_HEADER_NAME: Final = re.compile(r"[a-z0-9._-]+")
+_RESERVED: Final = frozenset(
+    [
+        *("accept-encoding", "connection", "content-encoding", "content-length", "content-type"),
+        *("expect", "host", "keep-alive", "proxy-connection", "te", "trailer", "upgrade"),
+        *("transfer-encoding", "user-agent"),
+    ]
+)
+"""Headers that podgpu or the connection sets."""
 
 
 class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +114,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """Report problems that no variable can fix. Messages never contain a header's value."""
         yield from self._endpoint_problems()
         for name, value in self.headers.items():
-            if flaw := headers.header_problem(name, value):
+            if flaw := header_problem(name, value):
                 yield ("headers", name), flaw
         if len({name.lower() for name in self.headers}) < len(self.headers):
             yield "headers", "a header name occurs twice; upper and lower case are the same"
@@ -149,3 +161,17 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def exclusive(self) -> Iterable[str]:
         """Return the resources that only one sink may use: the folder of the queue."""
         return self.queue.exclusive()
+
+
+def header_problem(name: str, value: str) -> str:
+    """Return what is wrong with a header and how to fix it, without its value; empty if valid."""
+    lowered = name.lower()
+    if not _HEADER_NAME.fullmatch(lowered):
+        return "is not a valid header name: use letters, digits, - _ and ."
+    if lowered in _RESERVED or lowered.startswith("grpc-"):
+        return "is set by podgpu itself: remove it"
+    if lowered.endswith("-bin"):
+        return "has a binary value in gRPC, which can't be configured here: remove it"
+    if not value or not (value.isascii() and value.isprintable()) or value != value.strip():
+        return "has an invalid value: it must be printable ASCII without blanks around it"
+    return ""

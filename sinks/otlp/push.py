@@ -1,4 +1,4 @@
-"""Encode snapshots as OTLP messages, and send them."""
+"""The sink `otlp`: encode snapshots as OTLP messages, queue them, and send them."""
 
 import contextlib
 import os
@@ -10,6 +10,7 @@ from pipeline.changes.change_feed import ChangeTracker
 from pipeline.component.contracts import SinkContext
 from pipeline.component.warnings import warn
 from pipeline.delivery.contract import Acked, Outcome, Record, Rejected, Retry, TooLarge
+from pipeline.delivery.queued_sink import QueuedSink
 from pipeline.model import Snapshot
 from sinks.otlp.circuit_breaker import CircuitBreaker
 from sinks.otlp.encoding.encoder import RECORD_BYTES, Encoder
@@ -25,6 +26,25 @@ _ENCODER: Final = "encoder"
 
 _NOT_WANTED: Final = "not_wanted"
 """Rejection reason of queued records whose signal is disabled or unknown."""
+
+
+class OtlpSink(QueuedSink):
+    """Sends readings to an OpenTelemetry receiver, and queues them while it accepts none.
+
+    Args:
+        options: see `docs/sinks/otlp.md`.
+        ctx: context of the sink, from the runtime.
+    """
+
+    def __init__(self, options: Options, ctx: SinkContext) -> None:
+        super().__init__(
+            OtlpPush(options, ctx),
+            options.queue,
+            options.retry,
+            ctx,
+            kind="otlp",
+            most_bytes=options.max_message_size,
+        )
 
 
 class OtlpPush:

@@ -19,8 +19,8 @@ from opentelemetry.sdk.resources import Resource
 
 from pipeline.fields import CATALOGUE, FieldPlan
 from pipeline.model import Snapshot
-from sinks.otlp.encoding.derived_series import HEALTH, USED
 from sinks.otlp.encoding.encoder import Encoder
+from sinks.otlp.encoding.series_layout import HEALTH, USED
 from tests.sinks.otlp.encoding.support import Point, points
 from tests.support.nodes import Node, at, claim, gpu, reading
 

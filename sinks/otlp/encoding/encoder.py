@@ -1,7 +1,8 @@
 """Encode snapshots as OTLP requests. Pure: no I/O, no tasks, no clock."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from functools import lru_cache, partial
+from typing import Any, Final
 
 from pipeline.base.telemetry import FamilyPoints
 from pipeline.delivery.contract import Record
@@ -10,13 +11,12 @@ from pipeline.model import Attrs, Instant, Series, Snapshot
 from sinks.otlp.encoding.fresh_series import Selection
 from sinks.otlp.encoding.log_records import EventRecords
 from sinks.otlp.encoding.own_metrics import SelfMetrics
-from sinks.otlp.encoding.request_frames import Blocks
+from sinks.otlp.encoding.request_frames import end_requests
 from sinks.otlp.encoding.series_cache import SeriesCache
 from sinks.otlp.encoding.series_layout import SeriesLayout
-from sinks.otlp.encoding.series_state import SeriesState, end_requests
 from sinks.otlp.encoding.steady_time import PointOrder, WallTimeline
 from sinks.otlp.encoding.usage_points import UsagePoints
-from sinks.otlp.encoding.wire_format import ResourceTemplate, SeriesTemplate, Wire
+from sinks.otlp.encoding.wire_format import ResourceTemplate, SeriesState, SeriesTemplate, Wire
 from sinks.otlp.options import Names, Temporality
 
 RECORD_BYTES: Final = 512 << 10
@@ -96,23 +96,13 @@ class Encoder:
             wire=self._wire,
             previous=None if continued is None else continued.cache,
         )
-        self._blocks = Blocks(self._wire)
         self.self_metrics: SelfMetrics = SelfMetrics(
-            self.cache.on_node.front,
-            self._wire,
-            delta=self._delta,
-            page=names == "dcgm",
-            previous=None if continued is None else continued.self_metrics,
+            self.cache, None if continued is None else continued.self_metrics
         )
-        self.timeline: WallTimeline = WallTimeline() if previous is None else previous.timeline
-        self.order: PointOrder = PointOrder(self.timeline) if previous is None else previous.order
+        self.order: PointOrder = PointOrder(WallTimeline()) if previous is None else previous.order
+        self.timeline: WallTimeline = self.order.timeline
         self.usage: UsagePoints = UsagePoints(
-            self.cache,
-            self._blocks,
-            self.timeline,
-            self.order,
-            delta=self._delta,
-            previous=None if continued is None else continued.usage,
+            self.cache, self.order, None if continued is None else continued.usage
         )
         self.events = EventRecords(self.cache, self.usage)
         self._series_layout: SeriesLayout | None = None
@@ -122,8 +112,8 @@ class Encoder:
         )
         for state in self.states.values():
             state.layout_number = 0
-        self._selections: dict[tuple[int, ...], Selection] = {}
-        self._previous_selections: dict[tuple[int, ...], Selection] = {}
+        self._select: Any = None
+        self._previous_select: Any = None
         self._starts: tuple[Instant | None, ...] = ()
 
     @property
@@ -153,7 +143,7 @@ class Encoder:
             requests += end_requests(ended, self.order.end(), self._wire)
         self._restart(layout, snapshot.starts)
         if snapshot.fresh:
-            requests += self._points(layout, snapshot)
+            requests += self._points(snapshot)
         requests += self.usage.points()
         return [Record(data, count, snapshot.at.wall_ns) for count, data in requests]
 
@@ -166,17 +156,21 @@ class Encoder:
         """
         self.timeline.update(at)
         self.order.next_message()
-        data, count = self.self_metrics.request(self.order(at.mono_ns), families)
-        return Record(data, count, at.wall_ns) if count else None
+        requests = self.self_metrics.requests(self.order(at.mono_ns), families)
+        if not requests:
+            return None
+        counts, data = zip(*requests, strict=True)
+        return Record(b"".join(data), sum(counts), at.wall_ns)
 
     def _update_layout(self, snapshot: Snapshot) -> tuple[SeriesLayout, list[SeriesState]]:
         """Apply a changed layout; return its series, and the series that have ended."""
         # Keep the previous selections alive, so that unchanged blocks can be reused.
-        self._previous_selections, self._selections = self._selections, {}
+        self._previous_select = self._select
         previous = self._series_layout
         series_layout = self._series_layout = SeriesLayout(
             snapshot.layout, self.cache, self._series_state, previous
         )
+        self._select = lru_cache(_SELECTIONS)(partial(Selection, self._wire, series_layout))
         if self._previous_layout is not None:
             previous, self._previous_layout = self._previous_layout, None
             if self._delta:
@@ -233,13 +227,8 @@ class Encoder:
             if not self._delta:  # an increment starts at the previous point
                 state.start = self.order(start.mono_ns)
 
-    def _points(self, layout: SeriesLayout, snapshot: Snapshot) -> Sequence[tuple[int, bytes]]:
-        selection = self._selections.pop(snapshot.fresh, None)
-        if selection is None:
-            if len(self._selections) >= _SELECTIONS:
-                self._selections.pop(next(iter(self._selections)))
-            selection = Selection(layout, snapshot.fresh, self._blocks, delta=self._delta)
-        self._selections[snapshot.fresh] = selection
+    def _points(self, snapshot: Snapshot) -> Sequence[tuple[int, bytes]]:
+        selection: Selection = self._select(snapshot.fresh)
         requests = selection.requests(snapshot, self.order)
         self._duplicates += selection.duplicates
         self.not_finite += selection.not_finite
@@ -252,7 +241,7 @@ def _carry_over_values(previous: SeriesLayout, series_layout: SeriesLayout) -> N
         previous_entry = previous.entry_by_series.get(series)
         if entry is None or previous_entry is None or entry.state.started_ns is not None:
             continue
-        if entry.state.template.metric.instrument.kind == "counter":
+        if entry.state.is_counter:
             now, then = entry.state, previous_entry.state
             now.started_ns, now.start, now.value = then.started_ns, then.start, then.value
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from pipeline.model import Reading, Snapshot, Value
 from sinks.otlp.encoding.attributes import INT64
-from sinks.otlp.encoding.derived_series import SeriesEntry
-from sinks.otlp.encoding.request_frames import Blocks, RequestTemplate
-from sinks.otlp.encoding.series_layout import SeriesLayout
+from sinks.otlp.encoding.request_frames import RequestTemplate
+from sinks.otlp.encoding.series_layout import SeriesEntry, SeriesLayout
 from sinks.otlp.encoding.steady_time import PointOrder
+from sinks.otlp.encoding.wire_format import Wire
 
 _VALUE = itemgetter(Reading._fields.index("value"))
 _AT = itemgetter(Reading._fields.index("at"))
@@ -26,27 +26,20 @@ class Selection:
         not_finite: number of values of the last snapshot that are not finite numbers.
 
     Args:
+        wire: makes the blocks of requests.
         layout: the series of the layout.
         fresh: positions of the fresh readings.
-        blocks: makes the blocks of requests.
-        delta: whether counters are sent as increments.
     """
 
-    def __init__(
-        self, layout: SeriesLayout, fresh: Sequence[int], blocks: Blocks, *, delta: bool
-    ) -> None:
+    def __init__(self, wire: Wire, layout: SeriesLayout, fresh: Sequence[int]) -> None:
         self.duplicates = (
             len(set(fresh).intersection(layout.duplicates)) if layout.duplicates else 0
         )
         self.not_finite = 0
-        self._blocks = blocks
+        self._wire = wire
         self._entries: list[SeriesEntry] = layout.entries_for(fresh)
         numbered = list(enumerate(self._entries))
-        self._increments = [
-            at
-            for at, entry in numbered
-            if delta and entry.state.template.metric.instrument.kind == "counter"
-        ]
+        self._increments = [at for at, e in numbered if wire.delta and e.state.is_counter]
         self._computed = [(at, e.compute) for at, e in numbered if e.compute is not None]
         self._at_snapshot = [at for at, entry in numbered if entry.at_snapshot]
         self._scaled = [(at, entry.divisor) for at, entry in numbered if entry.divisor != 1]
@@ -171,7 +164,7 @@ class Selection:
         template = self._template
         if template is None or (omitted, non_integer) != (self._omitted, template.non_integer):
             states = [self._entries[at].state for at in kept]
-            self._template = RequestTemplate(states, non_integer, self._blocks) if kept else None
+            self._template = RequestTemplate(self._wire, states, non_integer) if kept else None
         self._omitted, self._kept = omitted, kept
 
     def _pack(

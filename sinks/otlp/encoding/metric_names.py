@@ -1,10 +1,14 @@
-"""Map fields to OTLP metric names and units."""
+"""Map fields, usage metrics and podgpu's own metrics to OTLP metric names and units."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
+from pipeline.base.telemetry import Family
 from pipeline.exposition.naming import PageNaming
+from pipeline.exposition.usage_metrics import CONTAINER_XIDS
+from pipeline.exposition.usage_metrics import Family as UsageFamily
 from pipeline.fields import Field, Row
 from sinks.otlp.encoding.semconv import INSTRUMENTS, STATUS, Instrument, Kind
 
@@ -38,6 +42,12 @@ _PREFIXES: Final = (
     ("DCGM_FI_PROF_", "dcgm.prof."),
     ("DCGM_EXP_", "dcgm."),
 )
+
+_UNITS: Final = {"bytes": "By", "seconds": "s", "joules": "J"}
+"""Units in UCUM, by the last part of a name on the Prometheus page."""
+
+_DOTS: Final = {"podgpu": 2, "process": 1}
+"""How many underscores of the name of an own metric become dots, by the name's first part."""
 
 _FRACTIONAL: Final = frozenset(
     {"ratio", "percent", "celsius", "watts", "MHz", "bytes/s", "seconds", "MiB"}
@@ -138,3 +148,53 @@ def _own_mapping(field: Field) -> FieldMapping:
 
 def _kind(field: Field) -> Kind:
     return "counter" if field.type == "counter" else "gauge"
+
+
+@lru_cache(maxsize=256)
+def own_instrument(family: Family, suffix: str = "", *, page: bool = False) -> Instrument:
+    """Return the OTLP metric of one of podgpu's own metrics. A summary has two: sum and count.
+
+    Underscores between the parts of a Prometheus name become dots. The suffixes that Prometheus
+    adds again, unit and `_total`, are removed.
+
+    Args:
+        family: the metric.
+        suffix: of the point.
+        page: whether to use the name of the Prometheus page.
+    """
+    kind: Kind = "gauge" if family.type == "gauge" else "counter"
+    name, unit = (family.name, "") if page else _without_unit(family.name)
+    if not page:
+        name = name.replace("_", ".", _DOTS.get(name.partition("_")[0], 0))
+        suffix = suffix.replace("_", ".")
+    if suffix == ".count":
+        unit = ""
+    return Instrument(name + suffix, kind, unit, whole=False, description=family.help)
+
+
+def usage_instrument(family: UsageFamily, *, page: bool) -> Instrument:
+    """Return the OTLP metric for a usage metric.
+
+    The semantic conventions have no such metrics. A receiver that converts these names to
+    Prometheus names gets those of the Prometheus page.
+
+    Args:
+        family: the usage metric.
+        page: use name and type of the Prometheus page; the metric then has no unit.
+    """
+    whole = family.divisor == 1
+    if page:
+        return Instrument(family.metric, family.kind, "", whole, family.about)
+    name, unit = _without_unit(family.metric)
+    name = name.replace("_", ".")
+    if family is CONTAINER_XIDS:
+        name, unit = "podgpu.container.xid_errors", "{error}"
+    kind: Kind = "counter" if family.kind == "counter" else "updowncounter"
+    return Instrument(name, kind, unit, whole, family.about)
+
+
+def _without_unit(name: str) -> tuple[str, str]:
+    """Return a name of the Prometheus page without `_total` and unit, and the unit in UCUM."""
+    name = name.removesuffix("_total")
+    stem, _, word = name.rpartition("_")
+    return (stem, _UNITS[word]) if word in _UNITS else (name, "")

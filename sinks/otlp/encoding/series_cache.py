@@ -83,7 +83,7 @@ class SeriesCache:
         self._node = node
         self._containers = containers
         self._extra = resource
-        self._wire = wire
+        self.wire = wire
         self._naming = PageNaming(PageOptions(hostname=False), plan, node)
         self.metrics: dict[Instrument, MetricTemplate] = (
             {} if previous is None else previous.metrics
@@ -109,7 +109,7 @@ class SeriesCache:
         """Return the template of a metric."""
         found = self.metrics.get(instrument)
         if found is None:
-            found = self._wire.metric_template(instrument, len(self.metrics))
+            found = self.wire.metric_template(instrument, len(self.metrics))
             self.metrics[instrument] = found
         return found
 
@@ -209,5 +209,5 @@ class SeriesCache:
     def _resource_template(self, pairs: Pairs) -> ResourceTemplate:
         resource = self.resources.get(pairs)
         if resource is None:
-            resource = self.resources[pairs] = ResourceTemplate(self._wire.resource_bytes(pairs))
+            resource = self.resources[pairs] = ResourceTemplate(self.wire.resource_bytes(pairs))
         return resource

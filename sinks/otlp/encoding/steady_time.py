@@ -7,6 +7,7 @@ immediately. If it was set back, time runs slower until the wall clock has caugh
 
 from bisect import bisect_right
 from collections import deque
+from operator import itemgetter
 from typing import Final
 
 from pipeline.model import NS, Instant
@@ -44,14 +45,13 @@ class WallTimeline:
 
     def __init__(self) -> None:
         self.steps = 0
-        self._mono: deque[int] = deque(maxlen=_MAX_MOMENTS)
-        self._wall: deque[int] = deque(maxlen=_MAX_MOMENTS)
+        self._moments: deque[tuple[int, int]] = deque(maxlen=_MAX_MOMENTS)
         self._offset = 0
 
     @property
     def newest(self) -> int:
         """The wall time of the last update; 0 before the first."""
-        return self._wall[-1] if self._wall else 0
+        return self._moments[-1][1] if self._moments else 0
 
     def update(self, at: Instant) -> None:
         """Compare the clocks. Earlier readings that are mapped later get a time before `at`.
@@ -60,20 +60,19 @@ class WallTimeline:
             at: the current time. It has no effect if it is not after the last one.
         """
         offset = at.wall_ns - at.mono_ns
-        if not self._mono:
-            self._mono.append(at.mono_ns)
-            self._wall.append(_clamp(at.wall_ns))
+        if not self._moments:
+            self._moments.append((at.mono_ns, _clamp(at.wall_ns)))
             self._offset = offset
             return
-        passed = at.mono_ns - self._mono[-1]
+        newest_mono, newest_wall = self._moments[-1]
+        passed = at.mono_ns - newest_mono
         if passed <= 0:
             return
         if abs(offset - self._offset) > _STEP_NS + passed // _DRIFT:
             self.steps += 1
         self._offset = offset
-        slowest = self._wall[-1] + passed - passed // _SLOWDOWN
-        self._mono.append(at.mono_ns)
-        self._wall.append(_clamp(max(at.wall_ns, slowest)))
+        slowest = newest_wall + passed - passed // _SLOWDOWN
+        self._moments.append((at.mono_ns, _clamp(max(at.wall_ns, slowest))))
 
     def __call__(self, mono_ns: int) -> int:
         """Return the wall time for a monotonic time, in nanoseconds since the Unix epoch.
@@ -81,24 +80,22 @@ class WallTimeline:
         A later monotonic time never maps to an earlier wall time. A time after the last update maps
         to the wall time of that update: nothing is read after the snapshot that contains it.
         """
-        monos, walls = self._mono, self._wall
-        newest = monos[-1]
-        if mono_ns >= newest:
-            return walls[-1]
-        if len(monos) == 1 or mono_ns <= monos[0]:
-            return _clamp(walls[0] - (monos[0] - mono_ns))
+        moments = self._moments
+        if mono_ns >= moments[-1][0]:
+            return moments[-1][1]
+        first_mono, first_wall = moments[0]
+        if mono_ns <= first_mono:
+            return _clamp(first_wall - (first_mono - mono_ns))
         # Nearly all times are in the last interval.
-        after = len(monos) - 1
-        if mono_ns < monos[after - 1]:
-            after = bisect_right(monos, mono_ns)
-        before = after - 1
-        if mono_ns == monos[before]:  # its wall time is known
-            return walls[before]
-        span, gained = monos[after] - monos[before], walls[after] - walls[before]
-        if gained >= span:
+        after = len(moments) - 1
+        if mono_ns < moments[after - 1][0]:
+            after = bisect_right(moments, mono_ns, key=itemgetter(0))
+        (mono, wall), (next_mono, next_wall) = moments[after - 1], moments[after]
+        span, gained = next_mono - mono, next_wall - wall
+        if gained >= span and mono_ns > mono:
             # Use the current offset for the whole interval.
-            return max(walls[before], walls[after] - (monos[after] - mono_ns))
-        return walls[before] + (mono_ns - monos[before]) * gained // span
+            return max(wall, next_wall - (next_mono - mono_ns))
+        return wall + (mono_ns - mono) * gained // span
 
     def start(self, moment: Instant) -> int:
         """Return the wall time at which a total started.
@@ -123,7 +120,7 @@ class PointOrder:
     """
 
     def __init__(self, timeline: WallTimeline) -> None:
-        self._timeline = timeline
+        self.timeline = timeline
         self._least = self._most = 0
 
     def next_message(self) -> None:
@@ -132,9 +129,9 @@ class PointOrder:
 
     def __call__(self, mono_ns: int) -> int:
         """Return the time of a point that was read at this monotonic time."""
-        time = self._timeline(mono_ns)
+        time = self.timeline(mono_ns)
         # Several messages of one moment have times after it, but a reading's age is relative to it.
-        oldest = min(self._least, self._timeline.newest) - _MAX_DELAY_NS
+        oldest = min(self._least, self.timeline.newest) - _MAX_DELAY_NS
         if oldest <= time < self._least:
             time = self._least
         self._most = max(self._most, time)
@@ -146,7 +143,7 @@ class PointOrder:
         It is never before an earlier point: a slow usage sample may be delivered after many
         readings that are newer.
         """
-        time = self._most = max(self._timeline(mono_ns), self._least, self._most)
+        time = self._most = max(self.timeline(mono_ns), self._least, self._most)
         return time
 
     def end(self) -> int:

@@ -11,6 +11,7 @@ grows with the running containers, not with those that ended.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from pipeline.exposition.usage_metrics import CONTAINER, CONTAINER_XIDS, DEVICE, Quantity, accounts
@@ -27,12 +28,16 @@ from pipeline.model import (
     Value,
 )
 from sinks.otlp.encoding.attributes import INT64
-from sinks.otlp.encoding.request_frames import Blocks, RequestTemplate
+from sinks.otlp.encoding.metric_names import usage_instrument
+from sinks.otlp.encoding.request_frames import RequestTemplate, ordered
 from sinks.otlp.encoding.series_cache import DeviceSeries, SeriesCache
-from sinks.otlp.encoding.series_state import SeriesState, ordered
-from sinks.otlp.encoding.steady_time import PointOrder, WallTimeline
-from sinks.otlp.encoding.usage_names import instrument
-from sinks.otlp.encoding.wire_format import MetricTemplate, ResourceTemplate, SeriesTemplate
+from sinks.otlp.encoding.steady_time import PointOrder
+from sinks.otlp.encoding.wire_format import (
+    MetricTemplate,
+    ResourceTemplate,
+    SeriesState,
+    SeriesTemplate,
+)
 
 _MAX_TEMPLATES: Final = 4
 """Maximum number of templates: for all devices, and for devices that are sampled separately."""
@@ -108,38 +113,30 @@ class UsagePoints:
 
     Args:
         cache: provides resources and device attributes.
-        blocks: makes blocks of requests.
-        timeline: maps monotonic to wall times.
         order: assigns times to points.
-        delta: whether counters are sent as increments.
         previous: the object to replace; None for the first.
     """
 
     def __init__(
         self,
         cache: SeriesCache,
-        blocks: Blocks,
-        timeline: WallTimeline,
         order: PointOrder,
-        *,
-        delta: bool,
         previous: "UsagePoints | None" = None,
     ) -> None:
         self.duplicates = 0
         self._cache = cache
-        self._blocks = blocks
-        self._timeline = timeline
         self._order = order
-        self._delta = delta
+        self._timeline = order.timeline
+        self._delta = cache.wire.delta
         page = not cache.semconv
-        self._of_container = [(f, cache.metric(instrument(f, page=page))) for f in CONTAINER]
-        self._of_errors = cache.metric(instrument(CONTAINER_XIDS, page=page))
-        self._of_device = [(f, cache.metric(instrument(f, page=page))) for f in DEVICE]
+        self._of_container = [(f, cache.metric(usage_instrument(f, page=page))) for f in CONTAINER]
+        self._of_errors = cache.metric(usage_instrument(CONTAINER_XIDS, page=page))
+        self._of_device = [(f, cache.metric(usage_instrument(f, page=page))) for f in DEVICE]
         self.last_usage: Usage | None = None
         self.reported_until: int | None = None
         self.devices: dict[str, _DeviceState] = {}
         self._rows: dict[SeriesState, tuple[int, _Amount]] = {}  # with the time of each
-        self._templates: dict[tuple[tuple[SeriesState, ...], frozenset[int]], RequestTemplate] = {}
+        self._template = lru_cache(_MAX_TEMPLATES)(partial(RequestTemplate, cache.wire))
         if previous is None:
             return
         self.last_usage, self.reported_until = previous.last_usage, previous.reported_until
@@ -211,7 +208,7 @@ class UsagePoints:
         requests = self._template(states, non_integer).pack(moments, values)
         for state, time in zip(states, moments, strict=True):
             state.value = self._rows[state][1].value
-            if self._delta and state.template.metric.instrument.kind == "counter":
+            if self._delta and state.is_counter:
                 state.start = time
         return requests
 
@@ -274,10 +271,10 @@ class UsagePoints:
         for family, metric in self._of_container:
             if (value := family.value(one)) is not None:
                 yield _Amount(family.metric, metric, attribute_bytes, value, family.divisor)
-        for code, count in CONTAINER_XIDS.values(one):
-            attrs = (self._cache.xid_attribute(code),)
+        for code, count in one.xids:
+            attrs = (self._cache.xid_attribute(str(code)),)
             with_code = self._cache.attribute_bytes(device_series, attrs)
-            yield _Amount(code, self._of_errors, with_code, count)
+            yield _Amount(str(code), self._of_errors, with_code, count)
 
     def _add(
         self,
@@ -362,7 +359,7 @@ class UsagePoints:
         """Return a point's value in the unit of its metric, and set the start of its series."""
         at, amount = self._rows[state]
         value = amount.value
-        if state.template.metric.instrument.kind != "counter":
+        if not state.is_counter:
             if state.started_ns is None:
                 state.started_ns, state.start = at, time
         elif self._delta:
@@ -373,17 +370,6 @@ class UsagePoints:
         if amount.divisor != 1:
             return value / amount.divisor
         return value if value in INT64 else float(value)
-
-    def _template(
-        self, states: tuple[SeriesState, ...], non_integer: frozenset[int]
-    ) -> RequestTemplate:
-        template = self._templates.pop((states, non_integer), None)
-        if template is None:
-            while len(self._templates) >= _MAX_TEMPLATES:
-                self._templates.pop(next(iter(self._templates)))
-            template = RequestTemplate(states, non_integer, self._blocks)
-        self._templates[states, non_integer] = template
-        return template
 
 
 def _ended_series(before: _DeviceState, now: _DeviceState) -> Iterable[SeriesState]:

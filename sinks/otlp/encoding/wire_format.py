@@ -1,5 +1,8 @@
 """The bytes of a request: constant parts, with gaps for times and values.
 
+One call of `struct` fills the gaps of a resource, which have eight bytes each. Requests can be
+concatenated, and so can resources.
+
 Field numbers are those of the generated messages. Only tags and lengths are computed here; all
 else is serialised by the protobuf library.
 """
@@ -10,9 +13,11 @@ from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 from pipeline.base.version import VERSION
+from pipeline.model import Value
 from sinks.otlp.encoding.attributes import Pairs, key_values
 from sinks.otlp.encoding.semconv import SCHEMA_URL, Instrument
 from sinks.otlp.messages import common_pb2, metrics_pb2, metrics_service_pb2, resource_pb2
@@ -52,6 +57,14 @@ _GAUGE: Final = _tag(metrics_pb2.Metric.GAUGE_FIELD_NUMBER)
 _SUM: Final = _tag(metrics_pb2.Metric.SUM_FIELD_NUMBER)
 _POINTS: Final = _tag(metrics_pb2.Gauge.DATA_POINTS_FIELD_NUMBER)
 """The same as in a sum."""
+
+
+_GAUGE_BYTES: Final = len(TIME) + FIXED.size + len(AS_INT) + FIXED.size
+_SUM_BYTES: Final = len(START) + FIXED.size + _GAUGE_BYTES
+
+_START: Final = attrgetter("start")
+_STRIDE: Final = 4
+"""Arguments per point: constant bytes, time, tag of the value, value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -102,18 +115,105 @@ class SeriesTemplate:
         return (self.resource, self.metric.instrument.name, self.attribute_bytes)
 
 
+@dataclass(slots=True, eq=False)
+class SeriesState:
+    """State of a series.
+
+    Attributes:
+        template: the constant part of its points.
+        layout_number: number of the last layout that contains it.
+        started_ns: its start, by the monotonic clock; None before its first point.
+        start: its start, by the wall clock, as it is sent.
+        sent: whether it has had a point.
+        value: last value of a usage account, or of a counter that is sent in increments.
+    """
+
+    template: SeriesTemplate
+    layout_number: int = 0
+    started_ns: int | None = None
+    start: int = 0
+    sent: bool = False
+    value: Value | None = None
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether it is a total that starts at zero."""
+        return self.template.metric.instrument.kind == "counter"
+
+
+class Block:
+    """A template for points of one resource.
+
+    Attributes:
+        size: size in bytes.
+
+    Args:
+        series: the series of the points, at least one.
+        non_integer: indexes of points that are floats although the metric has integers.
+        wire: serialises.
+    """
+
+    def __init__(
+        self, series: Sequence[SeriesState], non_integer: Sequence[int], wire: "Wire"
+    ) -> None:
+        templates = [state.template for state in series]
+        self._sums: list[SeriesState] = []
+        self._sum_pieces: list[tuple[int, bytes]] = []
+        self._args: list[bytes | Value | None] = []
+        self._starts: list[int] = []
+        code = ["<"]
+        back = b""
+        before = wire.surrounding_bytes(templates, value_bytes(series))
+        for at, (template, head) in enumerate(zip(templates, before, strict=False)):
+            instrument = template.metric.instrument
+            piece = back + head
+            if instrument.kind == "gauge":
+                piece += TIME
+            else:
+                self._sums.append(series[at])
+                self._sum_pieces.append((at * _STRIDE, piece))
+                piece += START + FIXED.pack(0) + TIME
+            whole = instrument.whole and at not in non_integer
+            tag = AS_INT if whole else AS_DOUBLE
+            self._args += (piece, 0, tag, 0)
+            code.append(f"{len(piece)}sQ{len(tag)}s{'q' if whole else 'd'}")
+            back = template.attribute_bytes
+        piece = back + before[-1]
+        self._args.append(piece)
+        self._struct = Struct("".join((*code, f"{len(piece)}s")))
+        self.size = self._struct.size
+
+    def pack(self, times: Sequence[int], values: Sequence[Value | None]) -> bytes:
+        """Return the bytes with these times and values, and the start times of the states."""
+        args = self._args
+        starts = list(map(_START, self._sums))
+        if starts != self._starts:
+            self._starts = starts
+            for (at, piece), start in zip(self._sum_pieces, starts, strict=True):
+                args[at] = piece + START + FIXED.pack(start) + TIME
+        args[1::_STRIDE] = times
+        args[3::_STRIDE] = values
+        return self._struct.pack(*args)
+
+
+_Key: TypeAlias = tuple[tuple[SeriesState, ...], tuple[int, ...]]
+
+
 class Wire:
     """Builds requests of points.
 
+    Attributes:
+        delta: whether counters are sent as increments.
+
     Args:
         schema: whether the names are those of the semantic conventions.
-        delta: whether counters are sent as increments.
+        delta: see above.
         most_bytes: maximum size of a request; one with a single point may be larger.
     """
 
     def __init__(self, *, schema: bool, delta: bool, most_bytes: int) -> None:
         url = SCHEMA_URL if schema else ""
-        self._delta = delta
+        self.delta = delta
         self._max_bytes = most_bytes
         self._scope = metrics_pb2.ScopeMetrics(
             scope=common_pb2.InstrumentationScope(name="podgpu", version=VERSION)
@@ -121,6 +221,7 @@ class Wire:
         self._scope_back = metrics_pb2.ScopeMetrics(schema_url=url).SerializeToString()
         self._resource_back = metrics_pb2.ResourceMetrics(schema_url=url).SerializeToString()
         self._back = self._scope_back + self._resource_back
+        self._made: WeakValueDictionary[_Key, Block] = WeakValueDictionary()
 
     @staticmethod
     def resource_bytes(pairs: Pairs) -> bytes:
@@ -129,43 +230,27 @@ class Wire:
             resource=resource_pb2.Resource(attributes=key_values(pairs))
         ).SerializeToString()
 
-    def metric(self, instrument: Instrument) -> metrics_pb2.Metric:
-        """Return a metric without points."""
-        metric = metrics_pb2.Metric(
-            name=instrument.name, description=instrument.description, unit=instrument.unit
-        )
-        if instrument.kind != "gauge":
-            counter = instrument.kind == "counter"
-            metric.sum.is_monotonic = counter
-            metric.sum.aggregation_temporality = (
-                metrics_pb2.AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
-                if self._delta and counter
-                else metrics_pb2.AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
-            )
-        return metric
-
     def metric_template(self, instrument: Instrument, rank: int) -> MetricTemplate:
         """Return the template of a metric."""
-        metric = self.metric(instrument)
-        tail = b"" if instrument.kind == "gauge" else metric.sum.SerializeToString()
-        metric.ClearField("sum")
-        tag = _GAUGE if instrument.kind == "gauge" else _SUM
-        return MetricTemplate(instrument, rank, metric.SerializeToString() + tag, tail)
-
-    def request(self, front: bytes, metrics: Iterable[metrics_pb2.Metric]) -> bytes:
-        """Return a request with one resource and complete metrics.
-
-        Args:
-            front: front of the resource, from `resource_bytes`.
-            metrics: metrics with their points.
-        """
-        scope = metrics_pb2.ScopeMetrics.FromString(self._scope + self._scope_back)
-        scope.metrics.extend(metrics)
-        found = metrics_pb2.ResourceMetrics.FromString(front + self._resource_back)
-        found.scope_metrics.append(scope)
-        return metrics_service_pb2.ExportMetricsServiceRequest(
-            resource_metrics=[found]
+        front = metrics_pb2.Metric(
+            name=instrument.name, description=instrument.description, unit=instrument.unit
         ).SerializeToString()
+        if instrument.kind == "gauge":
+            return MetricTemplate(instrument, rank, front + _GAUGE, b"")
+        counter = instrument.kind == "counter"
+        temporality = metrics_pb2.AggregationTemporality.Value(
+            f"AGGREGATION_TEMPORALITY_{'DELTA' if self.delta and counter else 'CUMULATIVE'}"
+        )
+        tail = metrics_pb2.Sum(is_monotonic=counter, aggregation_temporality=temporality)
+        return MetricTemplate(instrument, rank, front + _SUM, tail.SerializeToString())
+
+    def block(self, series: tuple[SeriesState, ...], non_integer: tuple[int, ...]) -> Block:
+        """Return the block for these series, which is shared while it is in use."""
+        key = (series, non_integer)
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = Block(series, non_integer, self)
+        return found
 
     def blocks(
         self, templates: Sequence[SeriesTemplate], value_sizes: Sequence[int]
@@ -258,3 +343,11 @@ def varint(number: int) -> bytes:
         number >>= 7
     found.append(number)
     return bytes(found)
+
+
+def value_bytes(series: Sequence[SeriesState]) -> list[int]:
+    """Return how many bytes of each point precede its attributes."""
+    return [
+        _GAUGE_BYTES if state.template.metric.instrument.kind == "gauge" else _SUM_BYTES
+        for state in series
+    ]

@@ -1,10 +1,11 @@
-"""The interface of a transport, gRPC or HTTP."""
+"""What the transports for gRPC and HTTP have in common."""
 
-from typing import Final, Protocol
+from typing import Any, Final
 
 from pipeline.base.version import VERSION
 from pipeline.delivery.contract import Outcome
-from sinks.otlp.transport.credentials import RequestCredentials
+from sinks.otlp.transport.credentials import RequestCredentials, Tls
+from sinks.otlp.transport.settings import Settings
 
 MAX_RESPONSE_BYTES: Final = 4 << 20
 """Maximum size of a response in bytes (OTLP specification 1.11)."""
@@ -14,8 +15,17 @@ USER_AGENT: Final = f"podgpu/{VERSION} (OTLP exporter; Python)"
 """Exporter, version and language, as the specification requires. podgpu does not use the SDK."""
 
 
-class Transport(Protocol):
-    """Sends one message at a time."""
+class Transport:
+    """Sends one message at a time over one connection. Create it in a running event loop.
+
+    Args:
+        settings: the receiver and how to send to it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._connection: Any = None
+        self._tls: Tls | None = None
 
     async def send(self, message: bytes, credentials: RequestCredentials) -> Outcome:
         """Send an encoded request of the transport's signal.
@@ -23,10 +33,22 @@ class Transport(Protocol):
         Args:
             message: the encoded request.
             credentials: certificates and token. If the certificates changed, a new connection is
-                opened.
+                opened: outdated ones are not used.
         """
-        ...
+        raise NotImplementedError
+
+    def _connect(self, tls: Tls | None) -> Any:
+        """Return a new connection, which has a coroutine function `close`."""
+        raise NotImplementedError
+
+    async def _connected(self, tls: Tls | None) -> Any:
+        if self._connection is None or tls is not self._tls:
+            await self.close()
+            self._tls, self._connection = tls, self._connect(tls)
+        return self._connection
 
     async def close(self) -> None:
         """Close the connection."""
-        ...
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()

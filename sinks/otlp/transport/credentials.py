@@ -75,15 +75,14 @@ class Credentials:
         system: Path | None = None,
         names: Mapping[str, str] | None = None,
     ) -> None:
-        self._paths: dict[str, Path] = {}
+        paths = {"token": token_file}
         if options is not None:
-            ca = options.ca_file or system
-            by_part = {"ca": ca, "cert": options.cert_file, "key": options.key_file}
-            self._paths = {part: path for part, path in by_part.items() if path}  # type: ignore[misc]
+            paths["ca"] = options.ca_file or system
+            paths |= {"cert": options.cert_file, "key": options.key_file}
+        self._paths = {part: path for part, path in paths.items() if path}
         self._names = {**_NAMES, **(names or {})}
         if options is not None and options.ca_file is None:
             self._names["ca"] = "SSL_CERT_FILE"
-        self._token_file = token_file
         self._secure = options is not None
         self._clock = clock
         self._current: RequestCredentials | None = None
@@ -93,7 +92,7 @@ class Credentials:
     @property
     def files(self) -> bool:
         """Whether podgpu authenticates with a file, so that reading it again may help."""
-        return self._token_file is not None or "cert" in self._paths
+        return "token" in self._paths or "cert" in self._paths
 
     async def get(self, *, reload: bool = False) -> RequestCredentials:
         """Return the current credentials. Files are read once per second at most.
@@ -105,9 +104,8 @@ class Credentials:
             CredentialsError: a file can't be used; its earlier contents are not used either.
         """
         now_ns = self._clock.now().mono_ns
-        if self._current is None or reload or now_ns - self._checked_ns >= _CHECK_INTERVAL_NS:
-            if not self._paths and self._token_file is None and self._current is not None:
-                return self._current
+        is_due = reload or now_ns - self._checked_ns >= _CHECK_INTERVAL_NS
+        if self._current is None or (is_due and self._paths):
             self._current = await self._load(self._current)
             self._checked_ns = now_ns
         return self._current
@@ -120,23 +118,17 @@ class Credentials:
         # A disk that hangs blocks one thread, not one for each attempt.
         done, _ = await asyncio.wait({self._read_future}, timeout=_READ_TIMEOUT)
         if not done:
+            path = next(iter(self._paths.values()), "the certificates of the system")
             raise CredentialsError(
-                f"{self._any_path()}: could not be read within {_READ_TIMEOUT:g} s; check the disk "
-                "that it is on"
+                f"{path}: could not be read within {_READ_TIMEOUT:g} s; check the disk that it is "
+                "on"
             )
         finished, self._read_future = self._read_future, None
         return finished.result()
 
-    def _any_path(self) -> Path:
-        return self._token_file or next(iter(self._paths.values()))
-
     def _read_files(self, before: RequestCredentials | None) -> RequestCredentials:
-        texts = {
-            part: self._read_file(path, self._names[part]) for part, path in self._paths.items()
-        }
-        token = ""
-        if self._token_file is not None:
-            token = _token(self._token_file, self._read_file(self._token_file, "bearer_token_file"))
+        texts = {part: _read(path, self._names[part]) for part, path in self._paths.items()}
+        token = _token(self._paths["token"], texts["token"]) if "token" in texts else ""
         if not self._secure:
             return RequestCredentials(None, token)
         previous = before.tls if before is not None else None
@@ -150,16 +142,21 @@ class Credentials:
             raise CredentialsError(f"{path}: {error}; check {name}") from None
         return RequestCredentials(Tls(context, ca, cert, key), token)
 
-    @staticmethod
-    def _read_file(path: Path, name: str) -> bytes:
-        try:
-            return read_file(path, _MAX_FILE_SIZE, None).data or b""
-        except UnreadableError as error:
-            text = f"{error}; check that {name} is mounted and readable"
-            raise CredentialsError(text) from None
+
+_NAMES: Final = {
+    "token": "bearer_token_file",
+    "ca": "ca_file",
+    "cert": "cert_file",
+    "key": "key_file",
+}
 
 
-_NAMES: Final[dict[str, str]] = {"ca": "ca_file", "cert": "cert_file", "key": "key_file"}
+def _read(path: Path, name: str) -> bytes:
+    try:
+        return read_file(path, _MAX_FILE_SIZE, None).data or b""
+    except UnreadableError as error:
+        text = f"{error}; check that {name} is mounted and readable"
+        raise CredentialsError(text) from None
 
 
 def _token(path: Path, data: bytes) -> str:

@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from http.client import responses
-from typing import Final
+from typing import Any, Final
 
 from pipeline.base.safe_text import line
 from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
-from pipeline.net.protobuf_schema import DecodeError
+from pipeline.model import NS
+from pipeline.net.protobuf_schema import DecodeError, Schema
 from sinks.otlp.messages import logs_service_pb2, metrics_service_pb2
 from sinks.otlp.signals import LOGS, METRICS, Signal
-from sinks.otlp.transport.rpc_status import read_status
 
+_STATUS: Final = Schema.load_from_package("sinks.otlp.transport", "status.binpb")
 _HTTP_RETRY: Final = frozenset((429, 502, 503, 504))
 """Too Many Requests, Bad Gateway, Service Unavailable, Gateway Timeout."""
 
@@ -96,7 +97,7 @@ def http_outcome(
 def _response_text(body: bytes, content_type: str) -> str:
     """Return the error text of a response, on one line; empty if it is not readable text."""
     media_type = _media_type(content_type)
-    if media_type in _PROTOBUF and (message := read_status(body).message):
+    if media_type in _PROTOBUF and (message := read_status(body)[0]):
         return line(message)
     if media_type not in _TEXTS:
         return ""
@@ -185,3 +186,23 @@ def _retry_after(text: str, now_s: float) -> float | None:
         return max(parsedate_to_datetime(text).timestamp() - now_s, 0.0)
     except (ValueError, OverflowError, TypeError):
         return None
+
+
+def read_status(data: bytes) -> tuple[str, float | None]:
+    """Return message and retry delay of a google.rpc.Status, with which receivers explain errors.
+
+    Returns:
+        The message, which may be empty, and the seconds after which the receiver allows a retry;
+        None without RetryInfo, or if the data is no such status.
+    """
+    retry = None
+    try:
+        status: Any = _STATUS.message("podgpu.otlp.Status").FromString(data)
+        for detail in status.details:
+            if detail.type_url.rpartition("/")[2] == "google.rpc.RetryInfo":
+                info = _STATUS.message("podgpu.otlp.RetryInfo").FromString(detail.value)
+                delay = info.retry_delay.seconds + info.retry_delay.nanos / NS
+                retry = max(float(delay), 0.0)
+    except DecodeError:
+        return "", None
+    return status.message, retry

@@ -9,7 +9,7 @@ from pipeline.base.clock import Clock
 from pipeline.delivery.contract import Outcome, Retry
 from pipeline.model import NS
 from pipeline.net.http_post import Poster, PostError
-from sinks.otlp.transport.contract import MAX_RESPONSE_BYTES, USER_AGENT
+from sinks.otlp.transport.contract import MAX_RESPONSE_BYTES, USER_AGENT, Transport
 from sinks.otlp.transport.credentials import RequestCredentials, Tls
 from sinks.otlp.transport.http_status import http_outcome
 from sinks.otlp.transport.settings import Settings
@@ -20,8 +20,8 @@ _INLINE_BYTES: Final = 1 << 16
 """Up to this size, compression runs in the event loop (half a millisecond); above, in a thread."""
 
 
-class HttpTransport:
-    """Sends messages over a persistent HTTP connection. Create it in a running event loop.
+class HttpTransport(Transport):
+    """Sends messages over a persistent HTTP connection.
 
     Args:
         settings: the receiver and how to send to it.
@@ -29,7 +29,7 @@ class HttpTransport:
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        self._settings = settings
+        super().__init__(settings)
         self._clock = clock
         self._headers = {
             **settings.headers,
@@ -38,8 +38,6 @@ class HttpTransport:
         }
         if settings.compression == "gzip":
             self._headers["content-encoding"] = "gzip"
-        self._poster: Poster | None = None
-        self._tls: Tls | None = None
 
     async def send(self, message: bytes, credentials: RequestCredentials) -> Outcome:
         """Post a message."""
@@ -53,7 +51,7 @@ class HttpTransport:
             pack = partial(gzip.compress, message, _GZIP_LEVEL, mtime=0)
             body = pack() if len(message) <= _INLINE_BYTES else await asyncio.to_thread(pack)
         try:
-            response = await (await self._connection(credentials.tls)).post(body, headers)
+            response = await (await self._connected(credentials.tls)).post(body, headers)
         except PostError as error:
             return Retry(error.reason, str(error))
         return http_outcome(
@@ -66,22 +64,11 @@ class HttpTransport:
             signal=self._settings.signal,
         )
 
-    async def _connection(self, tls: Tls | None) -> Poster:
-        if self._poster is None or tls is not self._tls:
-            # Do not use a connection with outdated certificates.
-            await self.close()
-            self._tls = tls
-            self._poster = Poster(
-                self._settings.endpoint.address,
-                timeout=self._settings.timeout,
-                most=MAX_RESPONSE_BYTES,
-                context=tls.context if tls is not None else None,
-                server_name=self._settings.tls.server_name,
-            )
-        return self._poster
-
-    async def close(self) -> None:
-        """Close the connection."""
-        poster, self._poster = self._poster, None
-        if poster is not None:
-            await poster.close()
+    def _connect(self, tls: Tls | None) -> Poster:
+        return Poster(
+            self._settings.endpoint.address,
+            timeout=self._settings.timeout,
+            most=MAX_RESPONSE_BYTES,
+            context=tls.context if tls is not None else None,
+            server_name=self._settings.tls.server_name,
+        )

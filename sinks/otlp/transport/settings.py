@@ -4,18 +4,25 @@ Precedence: an option in podgpu's file, `OTEL_EXPORTER_OTLP_METRICS_*` (`..._LOG
 records), `OTEL_EXPORTER_OTLP_*`, the default. An empty variable counts as not set.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
+from urllib.parse import unquote
 
 from pipeline.base.errors import PermanentError
 from pipeline.base.safe_text import line, shortened
-from pipeline.net.pem import Part
-from sinks.otlp.options import Compression, Options, Protocol, Temporality, TlsOptions
+from sinks.otlp.options import (
+    Compression,
+    Options,
+    Protocol,
+    Temporality,
+    TlsOptions,
+    header_problem,
+)
 from sinks.otlp.signals import LOGS, METRICS, Signal
-from sinks.otlp.transport import endpoints, headers
+from sinks.otlp.transport import endpoints
 from sinks.otlp.transport.endpoints import Endpoint
 
 T = TypeVar("T")
@@ -25,7 +32,7 @@ _DEFAULTS: Final[dict[Protocol, str]] = {
     "grpc": "http://localhost:4317",
     "http/protobuf": "http://localhost:4318",
 }
-_FILES: Final[dict[Part, str]] = {
+_FILES: Final[dict[str, str]] = {
     "ca": "CERTIFICATE",
     "cert": "CLIENT_CERTIFICATE",
     "key": "CLIENT_KEY",
@@ -58,7 +65,7 @@ class Settings:
     tls: TlsOptions
     token_file: Path | None
     resource: Mapping[str, str]
-    tls_names: Mapping[Part, str] = field(default_factory=dict)
+    tls_names: Mapping[str, str] = field(default_factory=dict)
     hints: tuple[str, ...] = ()
     signal: Signal = METRICS
 
@@ -109,7 +116,7 @@ def _make_settings(
     endpoint = _endpoint(address, env, protocol, insecure=insecure)
     hints = [hint for hint in (endpoint.hint, insecure_hint) if hint]
     tls = options.tls
-    tls_names: dict[Part, str] = {}
+    tls_names: dict[str, str] = {}
     if tls == TlsOptions():
         tls, tls_names = _tls(env)
     if not endpoint.secure:
@@ -214,10 +221,10 @@ def _endpoint(
     )
 
 
-def _tls(env: _Variables) -> tuple[TlsOptions, dict[Part, str]]:
+def _tls(env: _Variables) -> tuple[TlsOptions, dict[str, str]]:
     """Return the TLS files that variables set, and their names for messages."""
-    paths: dict[Part, Path] = {}
-    names: dict[Part, str] = {}
+    paths: dict[str, Path] = {}
+    names: dict[str, str] = {}
     for part, name in _FILES.items():
         if found := env.find(*env.names(name)):
             names[part], paths[part] = f"the file of {found[0]}", Path(found[1])
@@ -233,7 +240,7 @@ def _tls(env: _Variables) -> tuple[TlsOptions, dict[Part, str]]:
 
 
 def _resource(env: _Variables) -> dict[str, str]:
-    found = env.get(lambda text: dict(headers.parse_pairs(text)), "OTEL_RESOURCE_ATTRIBUTES") or {}
+    found = env.get(lambda text: dict(_pairs(text)), "OTEL_RESOURCE_ATTRIBUTES") or {}
     if name := env.find("OTEL_SERVICE_NAME"):
         found["service.name"] = name[1]
     return found
@@ -258,8 +265,8 @@ def _timeout(text: str) -> float:
 
 def _headers(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, value in headers.parse_pairs(text):
-        if flaw := headers.header_problem(name, value):
+    for name, value in _pairs(text):
+        if flaw := header_problem(name, value):
             raise ValueError(f"has a header {shortened(name, 60)!r} that {flaw}")
         found[name] = value
     return found
@@ -271,3 +278,24 @@ def _one_of(literal: object, text: str) -> Any:
     if text not in values:
         raise ValueError(f"is {shortened(text, 60)!r}: it must be {' or '.join(values)}")
     return text
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of `k=v,k2=v2`, percent-decoded.
+
+    This is the format of W3C Baggage without properties; see "Specifying headers via environment
+    variables" in the OpenTelemetry specification of exporters.
+
+    Raises:
+        ValueError: the format is wrong. The message contains no value, which may be a secret.
+    """
+    for number, entry in enumerate(text.split(","), 1):
+        if not entry.strip():
+            continue
+        name, equals, value = entry.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"has entry {number}, which is not of the form name=value")
+        try:
+            yield unquote(name.strip(), errors="strict"), unquote(value.strip(), errors="strict")
+        except UnicodeDecodeError:
+            raise ValueError(f"has entry {number} with %-escapes that are not UTF-8") from None

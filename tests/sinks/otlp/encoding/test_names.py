@@ -13,10 +13,10 @@ from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
 from pipeline.fields import CATALOGUE, Field, FieldPlan, Row, by_name
 from sinks.otlp.encoding import metric_names
-from sinks.otlp.encoding.derived_series import CONFLICTS, HOLDING, HOLDING_ON_PAGE
 from sinks.otlp.encoding.encoder import Encoder
 from sinks.otlp.encoding.metric_names import UCUM, FieldMapping
 from sinks.otlp.encoding.semconv import INSTRUMENTS
+from sinks.otlp.encoding.series_layout import CONFLICTS, HOLDING, HOLDING_ON_PAGE
 from sinks.otlp.options import Names
 from tests.sinks.otlp.encoding.prometheus import name_of
 from tests.sinks.otlp.encoding.support import points

@@ -7,7 +7,7 @@ from pipeline.base.telemetry import Point as Own
 from pipeline.component.registry import OWN_FAMILIES
 from pipeline.fields import FieldPlan
 from sinks.otlp.encoding.encoder import Encoder
-from sinks.otlp.encoding.own_metrics import instrument
+from sinks.otlp.encoding.metric_names import own_instrument as instrument
 from sinks.otlp.options import Temporality
 from tests.sinks.otlp.encoding.prometheus import name_of
 from tests.sinks.otlp.encoding.support import Point, points

@@ -368,11 +368,11 @@ def test_the_state_of_ended_series_is_freed() -> None:
         sizes.append(
             (
                 len(encoder.states),
-                len(encoder._selections),
-                len(encoder._previous_selections),
+                encoder._select.cache_info().currsize,
+                encoder._previous_select and encoder._previous_select.cache_info().currsize,
                 len(encoder.cache._known),
                 len(encoder.cache.resources) < 6,
-                len(encoder._blocks._made) < 6,
+                len(encoder._wire._made) < 6,
             )
         )
     assert len(set(sizes[3:])) == 1
@@ -383,7 +383,7 @@ def test_cached_sets_of_fresh_readings_are_bounded() -> None:
     scene = Scene(*fields)
     for turn in range(60):
         scene.read(**{name: 1 for at_, name in enumerate(fields) if (turn * 7 + 1) >> at_ % 9 & 1})
-    assert len(scene.encoder._selections) <= 16
+    assert scene.encoder._select.cache_info().currsize <= 16
 
 
 def test_a_record_has_the_time_of_its_snapshot() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.exposition.usage_metrics import CONTAINER, DEVICE, USAGE_FAMILIES
 from pipeline.model import NS, Instant, PodInfo, Usage
-from sinks.otlp.encoding.usage_names import instrument
+from sinks.otlp.encoding.metric_names import usage_instrument as instrument
 from sinks.otlp.options import Names
 from tests.sinks.otlp.encoding.accounts import (
     BUSY,

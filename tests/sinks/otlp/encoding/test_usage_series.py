@@ -210,7 +210,9 @@ def test_the_state_of_ended_containers_is_freed() -> None:
         encoder_usage = scene.encoder.usage
         tracks = sum(len(list(one.states)) for one in encoder_usage.devices.values())
         series = sum(len(one.series) for one in encoder_usage.devices.values())
-        sizes.append((len(devices), tracks, series, len(encoder_usage._templates) <= 4))
+        sizes.append(
+            (len(devices), tracks, series, encoder_usage._template.cache_info().currsize <= 4)
+        )
     assert len(set(sizes[3:])) == 2
     assert len(scene.encoder.cache.resources) < 12
 

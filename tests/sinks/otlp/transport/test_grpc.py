@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from pipeline.delivery.contract import Acked, Rejected, Retry, TooLarge
 from sinks.otlp.transport.contract import USER_AGENT
-from sinks.otlp.transport.grpc_status import grpc_outcome
+from sinks.otlp.transport.grpc_transport import grpc_outcome
 from tests.sinks.otlp.transport.receivers import (
     GrpcReceiver,
     HttpReceiver,

@@ -8,9 +8,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
 from sinks.otlp.signals import LOGS, METRICS, Signal
-from sinks.otlp.transport.grpc_status import grpc_outcome
-from sinks.otlp.transport.http_status import accepted_response, http_outcome
-from sinks.otlp.transport.rpc_status import read_status
+from sinks.otlp.transport.grpc_transport import grpc_outcome
+from sinks.otlp.transport.http_status import accepted_response, http_outcome, read_status
 from tests.sinks.otlp.transport.receivers import status
 
 NOW = 1_800_000_000.0  # Fri, 15 Jan 2027 08:00:00 GMT
@@ -340,13 +339,12 @@ def test_o5_a_too_large_grpc_response_is_accepted_with_a_warning() -> None:
 
 
 def test_a_delay_is_never_negative() -> None:
-    assert read_status(status(8, "", -3.0)).retry == 0.0
+    assert read_status(status(8, "", -3.0))[1] == 0.0
 
 
 def test_other_details_of_a_status_are_ignored() -> None:
     trailer = status(8, "x", 2.5, others=3)
-    assert read_status(trailer).retry == 2.5
-    assert read_status(trailer).message == "x"
+    assert read_status(trailer) == ("x", 2.5)
 
 
 CONNECT = "failed to connect to all addresses; last error: "

@@ -16,7 +16,7 @@ from pipeline.base.errors import PermanentError
 from pipeline.delivery.options import QueueOptions, RetryOptions
 from pipeline.model import Snapshot
 from sinks.otlp.options import Options
-from sinks.otlp.sink import OtlpSink
+from sinks.otlp.push import OtlpSink
 from tests.sinks.otlp.transport.receivers import (
     GrpcReceiver,
     HttpReceiver,
