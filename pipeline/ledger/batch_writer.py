@@ -14,7 +14,7 @@ LABELS_BYTES: Final = 4096
 """Maximum size of a container's labels as JSON. Further labels are omitted and counted."""
 
 _MAX_CACHED_IDS: Final = 8192
-"""How many container ids are cached."""
+"""How many ids of devices and containers are cached."""
 
 _MAX_NUMBER: Final = 1 << 62
 """Limit of numbers in the file, so that the sum of two fits in SQLite's 64 bits."""
@@ -77,8 +77,7 @@ class BatchWriter:
     def __init__(self, connection: sqlite3.Connection, boot: str = "") -> None:
         self.connection = connection
         self._boot = boot
-        self._devices: dict[str, int] = {}
-        self._containers: dict[PartialRef, int] = {}
+        self._ids: dict[str | PartialRef, int] = {}
 
     def write_batch(self, batch: Batch) -> None:
         """Write a batch, unless the file has it: a commit can succeed although it reports an error.
@@ -98,8 +97,7 @@ class BatchWriter:
 
     def clear_caches(self) -> None:
         """Clear the cached ids, because the file's contents may have changed."""
-        self._devices.clear()
-        self._containers.clear()
+        self._ids.clear()
 
     def _put(self, batch: Batch) -> None:
         run = self.connection.execute
@@ -138,8 +136,8 @@ class BatchWriter:
             ],
         )
         run("INSERT OR REPLACE INTO meta VALUES ('last', ?)", (batch.token,))
-        if len(self._containers) > _MAX_CACHED_IDS:
-            self._containers.clear()
+        if len(self._ids) > _MAX_CACHED_IDS:
+            self._ids.clear()
 
     def _many(self, statement: str, rows: Iterable[_Row]) -> None:
         self.connection.executemany(statement, map(_clamped, rows))
@@ -168,25 +166,21 @@ class BatchWriter:
         )
 
     def _device(self, uuid: str) -> int:
-        known = self._devices.get(uuid)
-        if known is None:
-            run, text = self.connection.execute, utf8(uuid)
-            run(_NEW_DEVICE, (text,))
-            (known,) = run("SELECT id FROM devices WHERE uuid = ?", (text,)).fetchone()
-            self._devices[uuid] = known
-        return known
+        return self._id(uuid, (uuid,), _NEW_DEVICE, "SELECT id FROM devices WHERE uuid = ?")
 
     def _container(self, subject: PartialRef | None) -> int:
         if subject is None:
             return UNATTRIBUTED_ID
-        known = self._containers.get(subject)
+        names = subject.uid, subject.namespace, subject.pod, subject.container
+        return self._id(subject, names, _NEW_CONTAINER, _FIND_CONTAINER)
+
+    def _id(self, key: str | PartialRef, names: Iterable[str], insert: str, find: str) -> int:
+        known = self._ids.get(key)
         if known is None:
-            run = self.connection.execute
-            names = subject.uid, subject.namespace, subject.pod, subject.container
             texts = [utf8(name) for name in names]
-            run(_NEW_CONTAINER, texts)
-            (known,) = run(_FIND_CONTAINER, texts).fetchone()
-            self._containers[subject] = known
+            self.connection.execute(insert, texts)
+            (known,) = self.connection.execute(find, texts).fetchone()
+            self._ids[key] = known
         return known
 
 
@@ -199,10 +193,8 @@ def _clamped(row: _Row) -> _Row:
 
 def _pod_columns(pod: PodInfo) -> tuple[str, str, str, int]:
     labels = list(pod.labels)
-    text = json.dumps(dict(labels), separators=(",", ":"))
-    while len(text) > LABELS_BYTES:
+    while len(text := json.dumps(dict(labels), separators=(",", ":"))) > LABELS_BYTES:
         labels.pop()
-        text = json.dumps(dict(labels), separators=(",", ":"))
     return utf8(pod.owner_kind), utf8(pod.owner_name), text, len(pod.labels) - len(labels)
 
 

@@ -194,8 +194,11 @@ class LedgerAccumulator:
         for one in now.containers:
             self._add_pod(one.subject, one.pod)
             for key in one.absorbed:
-                if key in self._open_holdings or key in self._batch.holdings:
-                    self._drop(key)
+                if key in self._open_holdings or key in batch.holdings:
+                    # It was recorded separately while a part of the container's name was missing.
+                    self._open_holdings.pop(key, None)
+                    batch.holdings.pop(key, None)
+                    batch.dropped.add(key)
             self._put_all(one, now.at)
         self._accounts[uuid] = batch.states[uuid] = now
 
@@ -273,17 +276,10 @@ class LedgerAccumulator:
         self._open_holdings.pop(key, None)
         seen = self._accounts.get(uuid)
         if seen is not None and devices.get(uuid, seen) is seen:
-            self._remove_ended(seen, key, end)
-
-    def _remove_ended(self, seen: DeviceUsage, key: str, end: Instant) -> None:
-        """Remove an ended holding from an account that will not be written again.
-
-        An example is the account of a removed device. After a restart, a holding that is still in
-        it would end a second time.
-        """
-        containers = [_without(one, key, end) for one in seen.containers]
-        remaining = replace(seen, containers=tuple(containers))
-        self._accounts[seen.device] = self._batch.states[seen.device] = remaining
+            # The account, as that of a removed device, will not be written again. After a restart,
+            # a holding that is still in it would end a second time.
+            containers = tuple([_without(one, key, end) for one in seen.containers])
+            self._accounts[uuid] = self._batch.states[uuid] = replace(seen, containers=containers)
 
     def _put_all(self, one: ContainerUsage, at: Instant) -> None:
         """Add the holdings of a container that are not final, up to their last sample."""
@@ -294,15 +290,6 @@ class LedgerAccumulator:
             self._put(replace(each, end=None), until)
         if one.holding is not None:
             self._put(one.holding, at)
-
-    def _drop(self, key: str) -> None:
-        """Delete a holding that was merged into another one.
-
-        It was recorded separately while a part of the container's name was missing.
-        """
-        self._open_holdings.pop(key, None)
-        self._batch.holdings.pop(key, None)
-        self._batch.dropped.add(key)
 
     def _put(self, holding: Holding, until: Instant) -> None:
         key, wall_of = holding.id, self._now.wall_of

@@ -10,8 +10,7 @@ from typing import Final, Literal
 from urllib.parse import quote
 
 from pipeline.ledger.account_state import load
-from pipeline.ledger.errors import LedgerError
-from pipeline.ledger.file_open import check_integrity, identify, ledger_errors
+from pipeline.ledger.file_open import LedgerError, check_integrity, identify, ledger_errors
 from pipeline.ledger.migrations import migrate
 from pipeline.ledger.schema import APPLICATION_ID, TABLES, VERSION, WRITE_VERSION, columns_of
 from pipeline.model import DeviceUsage

@@ -1,4 +1,4 @@
-"""Opening of the ledger file for readers, and checks of its format. Functions block."""
+"""Opening of the ledger file for readers, checks of its format, and its errors. Functions block."""
 
 import os
 import sqlite3
@@ -10,8 +10,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote
 
-from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
-from pipeline.ledger.schema import APPLICATION_ID, VERSION, columns, columns_of, stored_version
+from pipeline.ledger.schema import APPLICATION_ID, VERSION, columns, columns_of
 
 _WAIT: Final = 5.0
 """Seconds that a reader waits while a writer has locked the file."""
@@ -59,6 +58,37 @@ _ERRORS_BY_CODE: Final = MappingProxyType(
     }
 )
 """By SQLite's error code: the reason, and what to do."""
+
+
+class LedgerError(Exception):
+    """The ledger cannot be used. The text contains the path, the problem and the fix.
+
+    Attributes:
+        path: the file.
+        problem: what is wrong.
+        fix: what to do.
+        reason: a short name of the problem, used as the value of a metric label.
+    """
+
+    def __init__(self, path: str, problem: str, fix: str, *, reason: str = "other") -> None:
+        super().__init__(f"{path}: {problem}; {fix}")
+        self.path = path
+        self.problem = problem
+        self.fix = fix
+        self.reason = reason
+
+
+class CorruptError(LedgerError):
+    """The file is not a ledger: it is damaged, or has other contents."""
+
+    def __init__(
+        self, path: str, problem: str, fix: str = "restore the file from a valid copy"
+    ) -> None:
+        super().__init__(path, problem, fix, reason="corrupt")
+
+
+class ForeignError(LedgerError):
+    """The file is valid but belongs to another program or a newer podgpu; it is not changed."""
 
 
 def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
@@ -153,7 +183,10 @@ def identify(connection: sqlite3.Connection, name: str) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     found = columns_of(connection)
-    kept = stored_version(connection, found)
+    # Files of podgpu 0.1.0 have no version in the table.
+    query = "SELECT value FROM meta WHERE key = 'tables'"
+    has_meta = {("meta", "key"), ("meta", "value")} <= found
+    row = connection.execute(query).fetchone() if has_meta else None
     if application != APPLICATION_ID:
         if columns(1) <= found and _one_byte_off(application):
             problem = "has the tables of a ledger, but its header is damaged"
@@ -162,7 +195,7 @@ def identify(connection: sqlite3.Connection, name: str) -> None:
             fix = "give another path"
             raise ForeignError(name, "is another program's database", fix)
         raise CorruptError(name, "is empty", "give the path of the ledger sink's file")
-    if not _matches_version(version, kept, found):
+    if not _matches_version(version, None if row is None else str(row[0]), found):
         problem = f"has the wrong version {version} in its header: the header is damaged"
         raise CorruptError(name, problem)
     if version > VERSION:

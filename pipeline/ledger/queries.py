@@ -232,15 +232,16 @@ def _usage_rows(
     containers = _containers_by_id(
         connection, {container for _, container, *_ in rows} - {UNATTRIBUTED_ID}
     )
-    ordered = sorted(
-        rows,
+    subjects = {key: one.subject for key, one in containers.items()}
+    unnamed = PartialRef()
+    rows.sort(
         key=lambda row: (
             devices[row[0]][0],
             row[1] == UNATTRIBUTED_ID,
-            *_sort_key(containers.get(row[1])),
-        ),
+            subjects.get(row[1], unnamed),
+        )
     )
-    for device, container, held, busy, energy in (_typed(row, "nnnoo") for row in ordered):
+    for device, container, held, busy, energy in (_typed(row, "nnnoo") for row in rows):
         yield UsageRow(
             devices[device][0],
             containers.get(container),
@@ -260,13 +261,6 @@ def _containers_by_id(
         key: ContainerIdentity(PartialRef(*name), kind, owner, _pairs(labels))
         for key, *name, kind, owner, labels in (_typed(row, "nttttttt") for row in rows)
     }
-
-
-def _sort_key(attribution: ContainerIdentity | None) -> tuple[str, ...]:
-    if attribution is None:
-        return ()
-    subject = attribution.subject
-    return subject.namespace, subject.pod, subject.container, subject.uid
 
 
 @lru_cache(maxsize=4096)

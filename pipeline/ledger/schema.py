@@ -151,22 +151,6 @@ def columns_of(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
     return frozenset((str(table), str(column)) for table, column in connection.execute(query))
 
 
-def stored_version(connection: sqlite3.Connection, found: frozenset[tuple[str, str]]) -> str | None:
-    """Return the version in the table `meta`; None if it has none, as in files of podgpu 0.1.0.
-
-    Args:
-        connection: connection to the file.
-        found: the columns of the file.
-
-    Raises:
-        sqlite3.Error: the file cannot be read.
-    """
-    if not {("meta", "key"), ("meta", "value")} <= found:
-        return None
-    row = connection.execute("SELECT value FROM meta WHERE key = 'tables'").fetchone()
-    return None if row is None else str(row[0])
-
-
 @contextmanager
 def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
     """Commit what is done in the context, or roll it back after any exception."""

@@ -112,10 +112,10 @@ class Batch:
                 del self.hours[key]
                 self.evicted["hours"] += 1
         if len(self.holdings) > MAX_HOLDINGS:
-            ended = [key for key, row in self.holdings.items() if row.holding.end is not None]
-            ended.sort(key=lambda key: self.holdings[key].until_ns)
-            for key in ended[: MAX_HOLDINGS // 2]:
-                del self.holdings[key]
+            ended = [own_id for own_id, row in self.holdings.items() if row.holding.end is not None]
+            ended.sort(key=lambda own_id: self.holdings[own_id].until_ns)
+            for own_id in ended[: MAX_HOLDINGS // 2]:
+                del self.holdings[own_id]
                 self.evicted["holdings"] += 1
         while len(self.gaps) > MAX_HOLDINGS:
             del self.gaps[next(iter(self.gaps))]

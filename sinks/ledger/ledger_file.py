@@ -14,9 +14,8 @@ from typing import Final
 from pipeline.base.clock import boot_id
 from pipeline.base.version import VERSION
 from pipeline.ledger.batch_writer import BatchWriter
-from pipeline.ledger.errors import CorruptError, LedgerError
 from pipeline.ledger.file_creation import StoredState, open_readwrite, read_stored_state
-from pipeline.ledger.file_open import READ_ERRORS, to_ledger_error
+from pipeline.ledger.file_open import READ_ERRORS, CorruptError, LedgerError, ledger_errors
 from pipeline.ledger.retention import Removed, apply_retention, forget_accounts, remove_orphans
 from pipeline.ledger.write_batch import Batch
 from pipeline.model import NS, Instant
@@ -52,8 +51,10 @@ def _quarantine(path: Path, now_ns: int, why: CorruptError) -> Path:
     Raises:
         LedgerError: the file cannot be renamed, or there are too many renamed files already.
     """
+    pattern = re.compile(re.escape(path.name) + r"\.corrupt-[0-9]{8}T[0-9]{6}Z[a-f]?", re.ASCII)
     try:
-        existing = _quarantined_files(path)
+        # The oldest first, as their names contain the time.
+        existing = sorted(each for each in path.parent.iterdir() if pattern.fullmatch(each.name))
         if len(existing) >= _MAX_QUARANTINED:
             listed = ", ".join(each.name for each in existing)
             fix = f"check its disk; save or remove the files that were renamed before: {listed}"
@@ -73,16 +74,6 @@ def _quarantine(path: Path, now_ns: int, why: CorruptError) -> Path:
         problem = f"{why.problem}, and cannot be renamed: {(error.strerror or str(error)).lower()}"
         raise LedgerError(str(path), problem, fix, reason="corrupt") from error
     return renamed
-
-
-def _quarantined_files(path: Path) -> list[Path]:
-    """Return the renamed files of a ledger, the oldest first.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
-    pattern = re.compile(re.escape(path.name) + r"\.corrupt-[0-9]{8}T[0-9]{6}Z[a-f]?", re.ASCII)
-    return sorted(each for each in path.parent.iterdir() if pattern.fullmatch(each.name))
 
 
 @dataclass(slots=True)
@@ -186,17 +177,14 @@ class LedgerFile:
             self._put(store, batch)
         except CorruptError as error:
             store = self._replace(error, report)
-            report.renewed = True
             self._put(store, batch)
         try:
-            self._apply_retention(store, report)
-        except READ_ERRORS as cause:
-            report.renewed = True  # some data may have been removed
-            found = to_ledger_error(str(self.path), cause)
-            if isinstance(found, CorruptError):
-                self._replace(found, report)
-            else:
-                report.retention_error = found
+            with ledger_errors(self.path):
+                self._apply_retention(store, report)
+        except CorruptError as error:
+            self._replace(error, report)
+        except LedgerError as error:  # some data may have been removed
+            report.renewed, report.retention_error = True, error
 
     def close(self) -> None:
         """Merge the log into the file, close it, and release the lock."""
@@ -221,18 +209,16 @@ class LedgerFile:
     def _connect(self) -> BatchWriter:
         connection = open_readwrite(self.path, self._options.synchronous)
         try:
-            for each in (("node", self._node), ("podgpu", VERSION)):
-                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", each)
+            with ledger_errors(self.path):
+                for each in (("node", self._node), ("podgpu", VERSION)):
+                    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", each)
             self._open_files = tuple([each.lstat() for each in self._file_and_log()])
-        except READ_ERRORS as error:
+        except (LedgerError, OSError) as error:
             connection.close()
-            found = to_ledger_error(str(self.path), error)
-            if found.reason == "read_only" and not _writable_format(self.path):
+            is_read_only = isinstance(error, LedgerError) and error.reason == "read_only"
+            if is_read_only and not _writable_format(self.path):
                 raise CorruptError(str(self.path), "its header is damaged") from error
-            raise found from error
-        except OSError as error:
-            connection.close()
-            raise self._disk_error(error) from error
+            raise
         self._store = BatchWriter(connection, self.boot)
         return self._store
 
@@ -248,6 +234,7 @@ class LedgerFile:
 
     def _replace(self, error: CorruptError, report: WriteReport) -> BatchWriter:
         """Rename a damaged file and create a new one."""
+        report.renewed = True
         self._close_connection()
         renamed = _quarantine(self.path, self._now().wall_ns, error)
         report.quarantined.append((str(renamed), error.problem))
@@ -275,13 +262,13 @@ class LedgerFile:
 
     def _put(self, store: BatchWriter, batch: Batch) -> None:
         try:
-            self._limit_log(store.connection)
-            store.write_batch(batch)
-        except READ_ERRORS as error:
-            ledger_error = to_ledger_error(str(self.path), error)
-            if ledger_error.reason not in _TEMPORARY:
+            with ledger_errors(self.path):
+                self._limit_log(store.connection)
+                store.write_batch(batch)
+        except LedgerError as error:
+            if error.reason not in _TEMPORARY:
                 self._close_connection()  # the file may have changed, so open it again
-            raise ledger_error from error
+            raise
 
     def _limit_log(self, connection: sqlite3.Connection) -> None:
         if self._log_bytes() <= _MAX_LOG_BYTES:

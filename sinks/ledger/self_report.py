@@ -6,7 +6,7 @@ from typing import Final
 from pipeline.component.contracts import SinkContext
 from pipeline.component.warnings import warn
 from pipeline.ledger.change_tracker import LedgerAccumulator
-from pipeline.ledger.errors import LedgerError
+from pipeline.ledger.file_open import LedgerError
 from pipeline.ledger.write_batch import Batch
 from pipeline.model import NS
 from sinks.ledger.ledger_file import WriteReport
@@ -27,8 +27,7 @@ class LedgerReporter:
     def __init__(self, ctx: SinkContext, place: str) -> None:
         self._ctx = ctx
         self._place = place
-        self._last_failure = ""
-        self._last_retention_error = ""
+        self._last_problems: dict[str, str] = {}
         self._inconsistent = self._missed = 0
         ctx.meter.add(EMITTED, 0)
 
@@ -40,8 +39,7 @@ class LedgerReporter:
         if batch.evicted:
             listed = ", ".join(f"{count} {kind}" for kind, count in sorted(batch.evicted.items()))
             warn(self._ctx, "%s could not be written for too long: lost %s", self._place, listed)
-        if self._last_failure:
-            self._last_failure = ""
+        if self._last_problems.pop("commit", ""):
             self._ctx.log.info("%s can be written again; no totals are lost", self._place)
         self.on_report(report)
 
@@ -61,16 +59,12 @@ class LedgerReporter:
             text = "%s has reached max_size: data before %s was removed (%d rows)"
             warn(self._ctx, text, self._place, f"{before:%Y-%m-%dT%HZ}", removed.large)
         self._ctx.meter.add(DROPPED, removed.old, reason="over_age")
-        self._on_retention(report.retention_error)
-
-    def _on_retention(self, error: LedgerError | None) -> None:
-        if error is None:
-            self._last_retention_error = ""
-            return
-        self._ctx.meter.add(ERRORS, operation="retain", reason=error.reason)
-        text, is_new = str(error), error.problem != self._last_retention_error
-        self._last_retention_error = error.problem
-        warn(self._ctx, "cannot remove old data from the ledger: %s", text, is_new=is_new)
+        if report.retention_error is None:
+            self._last_problems.pop("retain", None)
+        else:
+            self._on_error(
+                "retain", report.retention_error, "cannot remove old data from the ledger: %s"
+            )
 
     def on_invalid(self, count: int) -> None:
         """Report stored accounts that are invalid and not continued."""
@@ -81,10 +75,14 @@ class LedgerReporter:
 
     def on_failure(self, error: LedgerError) -> None:
         """Report a commit that failed."""
-        self._ctx.meter.add(ERRORS, operation="commit", reason=error.reason)
         text = "cannot write the ledger: %s. No data is lost: the next successful commit has it"
-        warn(self._ctx, text, str(error), is_new=error.problem != self._last_failure)
-        self._last_failure = error.problem
+        self._on_error("commit", error, text)
+
+    def _on_error(self, operation: str, error: LedgerError, text: str) -> None:
+        self._ctx.meter.add(ERRORS, operation=operation, reason=error.reason)
+        is_new = error.problem != self._last_problems.get(operation)
+        self._last_problems[operation] = error.problem
+        warn(self._ctx, text, str(error), is_new=is_new)
 
     def on_accumulated(self, accumulator: LedgerAccumulator) -> None:
         """Report inconsistent accounts and missed holdings."""

@@ -16,9 +16,8 @@ from pipeline.delivery.async_wait import wait_first
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.ledger.account_state import to_current_clock
 from pipeline.ledger.change_tracker import LedgerAccumulator
-from pipeline.ledger.errors import ForeignError, LedgerError
 from pipeline.ledger.file_creation import StoredState
-from pipeline.ledger.file_open import ledger_errors, open_readonly
+from pipeline.ledger.file_open import ForeignError, LedgerError, ledger_errors, open_readonly
 from pipeline.ledger.queries import read_window
 from pipeline.ledger.write_batch import Batch
 from pipeline.model import NS, Instant, Snapshot, TotalsRestored
@@ -26,7 +25,6 @@ from pipeline.model.ledger_usage import UsageWindow
 from sinks.ledger.ledger_file import LedgerFile, WriteReport
 from sinks.ledger.options import Options
 from sinks.ledger.self_report import LedgerReporter
-from sinks.ledger.writer_lock import LockedError
 
 _OPEN_TIMEOUT: Final = 3.0
 """Seconds until opening the file counts as failed: sinks are started one after the other."""
@@ -140,7 +138,7 @@ class LedgerSink:
                 raise
             if isinstance(error, ForeignError):
                 raise PermanentError(str(error)) from error
-            self._locked = isinstance(error, LockedError)
+            self._locked = error.reason == "locked"
             raise TransientError(
                 str(error), retry_after=_RETRY_SECONDS if self._locked else None
             ) from error

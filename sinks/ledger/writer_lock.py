@@ -4,11 +4,7 @@ import os
 from pathlib import Path
 
 from pipeline.files import lock_file
-from pipeline.ledger.errors import LedgerError
-
-
-class LockedError(LedgerError):
-    """Another process writes the ledger."""
+from pipeline.ledger.file_open import LedgerError
 
 
 class Lock:
@@ -29,7 +25,7 @@ class Lock:
         """Take the lock, unless it is held already. Tries for a tenth of a second.
 
         Raises:
-            LockedError: another process has it.
+            LedgerError: another process has it; the reason is `locked`.
             OSError: the lock file cannot be created or locked.
         """
         if self.held():
@@ -41,7 +37,7 @@ class Lock:
         except BlockingIOError:
             owner = lock_file.signed(self._descriptor) or "another process"
             self.release()
-            raise LockedError(
+            raise LedgerError(
                 str(self._ledger),
                 f"is in use by {owner}",
                 "each podgpu needs its own ledger; a podgpu that is being replaced releases it",

@@ -114,8 +114,11 @@ def group_usage(
         found = {(device, name or None): [] for device, name in names.items()}
     for one in selected:
         found.setdefault(_key(by, one, names, pods), []).append(one)
-    shown = _names(by, list(found))
-    return [(GroupKey(parts, shown[parts]), members) for parts, members in found.items()]
+    pod_names = _pod_names(found) if by.kind == "pod" else {}
+    return [
+        (GroupKey(parts, pod_names.get(parts) or _name(by, parts)), members)
+        for parts, members in found.items()
+    ]
 
 
 _Pod: TypeAlias = tuple[str, str, str]
@@ -182,18 +185,10 @@ def _key(
             return (dict(known.labels).get(by.label),)
 
 
-def _names(
-    by: GroupBy, groups: Iterable[tuple[str | None, ...]]
-) -> Mapping[tuple[str | None, ...], str]:
-    """Return a unique name for each group, to be shown."""
-    if by.kind == "pod":
-        return _pod_names(groups)
-    return {parts: _name(by, parts) for parts in groups}
-
-
 def _pod_names(
     groups: Iterable[tuple[str | None, ...]],
 ) -> Mapping[tuple[str | None, ...], str]:
+    """Return a unique name for each pod, to be shown."""
     alike: dict[str, list[tuple[str | None, ...]]] = {}
     for parts in groups:
         namespace, pod, uid = parts

@@ -1,13 +1,11 @@
 """The usage report: rows that sum to the node's totals exactly."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final, NamedTuple, Self
 
 from pipeline.ledger.reports.costs import (
-    Cost,
     Prices,
     Sum,
     cost,
@@ -118,17 +116,18 @@ def build_report(window: UsageWindow, by: GroupBy, prices: Prices) -> Report:
     unattributed = [] if by_device else [one for one in window.usage if one.container is None]
     groups: list[tuple[GroupKey | None, list[UsageRow]]] = [*found, (None, unattributed)]
     costs = [cost(members, parts, prices) for _, members in groups]
-    rounded = _rounded_costs(costs)
-    whole = _Times.of(window.totals)
+    parts_of_total = iter(round_to_total([each.known for each in costs if each.known is not None]))
+    rounded = [None if each.known is None else next(parts_of_total) for each in costs]
     rows: list[Row] = []
     for (key, members), group_cost, each in zip(groups, costs, rounded, strict=True):
+        times: Sequence[DeviceTotal] = ()
+        compared: Sequence[DeviceTotal] = ()
         if key is None:
-            times, compared = (_NO_TIMES if by_device else whole), _NO_TIMES
+            times = () if by_device else window.totals
         elif by_device:
-            device = key.parts[0]
-            times = compared = _Times.of(t for t in window.totals if t.device == device)
+            times = compared = [one for one in window.totals if one.device == key.parts[0]]
         else:
-            times, compared = _NO_TIMES, whole
+            compared = window.totals
         rows.append(_row(key, members, (each, group_cost.partial), times, compared))
     known = [each for each in rounded if each is not None]
     partial = any(group_cost.partial or group_cost.known is None for group_cost in costs)
@@ -136,43 +135,38 @@ def build_report(window: UsageWindow, by: GroupBy, prices: Prices) -> Report:
         None,
         window.usage,
         (sum(known, Decimal(0)) if known else None, bool(known) and partial and prices.any),
-        whole,
-        whole,
+        window.totals,
+        window.totals,
     )
     return Report(window, by, prices, tuple(rows[:-1]), rows[-1], total)
-
-
-class _Times(NamedTuple):
-    """Counted time of devices, and the part for which it is unknown who held them."""
-
-    accounted_ns: int
-    unknown_ns: int
-
-    @classmethod
-    def of(cls, totals: Iterable[DeviceTotal]) -> Self:
-        several = list(totals)
-        return cls(sum(t.accounted_ns for t in several), sum(t.unknown_ns for t in several))
-
-
-_NO_TIMES: Final = _Times(0, 0)
 
 
 def _row(
     key: GroupKey | None,
     members: Sequence[UsageRow],
     cost: tuple[Decimal | None, bool],
-    times: _Times,
-    compared: _Times,
+    times: Sequence[DeviceTotal],
+    compared: Sequence[DeviceTotal],
 ) -> Row:
+    """Return a row.
+
+    Args:
+        key: the group.
+        members: its usage.
+        cost: its cost, and whether a part of that is missing.
+        times: the devices whose unattributed time is in the row.
+        compared: the devices to whose time its usage is compared.
+    """
     unheld_ns = sum(one.held_ns for one in members if one.container is None)
-    unknown_ns = min(times.unknown_ns, unheld_ns)
+    unknown_ns = min(sum(one.unknown_ns for one in times), unheld_ns)
+    accounted_ns = sum(one.accounted_ns for one in compared)
     return Row(
         key=key,
         held_ns=sum(map(_held, members)),
         free_ns=unheld_ns - unknown_ns,
         unknown_ns=unknown_ns,
-        accounted_ns=compared.accounted_ns,
-        known_holder_ns=max(compared.accounted_ns - compared.unknown_ns, 0),
+        accounted_ns=accounted_ns,
+        known_holder_ns=max(accounted_ns - sum(one.unknown_ns for one in compared), 0),
         busy_ns=sum_known(one.busy_ns for one in members),
         idle_ns=sum_known(_idle(one) for one in members),
         energy_mj=sum_known(one.energy_mj for one in members),
@@ -180,12 +174,6 @@ def _row(
         cost=cost[0],
         cost_partial=cost[1],
     )
-
-
-def _rounded_costs(costs: Sequence[Cost]) -> list[Decimal | None]:
-    """Return rounded costs, which sum to the rounded total."""
-    known = iter(round_to_total([each.known for each in costs if each.known is not None]))
-    return [None if each.known is None else next(known) for each in costs]
 
 
 def _held(one: UsageRow) -> int:

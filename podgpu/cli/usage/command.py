@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from config.errors import ConfigError, Problem
 from pipeline.base.clock import SystemClock
+from pipeline.base.errors import PermanentError, TransientError
 from pipeline.ledger.file_open import (
     CorruptError,
     ForeignError,
@@ -23,7 +24,7 @@ from pipeline.ledger.reports import GroupBy, GroupByError, Prices, build_report
 from pipeline.model.ledger_usage import UsageWindow
 from podgpu.cli.arguments import MOST_HOLDINGS
 from podgpu.cli.doctor.config_selection import configured
-from podgpu.cli.terminal_text import EXIT_UNWRITTEN, complain, is_terminal, lines, out, put
+from podgpu.cli.terminal_text import EXIT_UNWRITTEN, complain, is_terminal, out, put
 from podgpu.cli.usage.report_formats import (
     document,
     holdings_csv,
@@ -35,20 +36,23 @@ from podgpu.cli.usage.report_table import holding_lines, report_lines
 from podgpu.cli.usage.time_span import since, utc
 
 _LATEST_NS: Final = 1 << 62
-_EXIT_FAILED: Final = 1
-_EXIT_INVALID: Final = 2
 
 
 def usage(arguments: argparse.Namespace) -> int:
-    """`podgpu usage`: return 1 if there is no data now, 2 if the arguments or file are invalid."""
+    """`podgpu usage`: print a report or holdings.
+
+    Raises:
+        TransientError: there is no data now.
+        PermanentError: the arguments or the file are invalid.
+    """
     try:
         by = GroupBy.parse(arguments.by or "namespace")
     except GroupByError as error:
-        return _invalid(f"--by: {error}")
+        raise PermanentError(f"--by: {error}") from error
     start_ns, end_ns = _span(arguments)
     if start_ns >= end_ns:
         until = "now" if arguments.until is None else "--until"
-        return _invalid(
+        raise PermanentError(
             f"--since ({utc(start_ns)} UTC) is not before {until} ({utc(end_ns)} UTC): "
             "give an earlier one"
         )
@@ -63,8 +67,8 @@ def usage(arguments: argparse.Namespace) -> int:
                 else _report_text(window, by, arguments)
             )
     except LedgerError as error:
-        complain(lines(f"podgpu: {error}"))
-        return _EXIT_INVALID if isinstance(error, CorruptError | ForeignError) else _EXIT_FAILED
+        invalid = isinstance(error, CorruptError | ForeignError)
+        raise (PermanentError if invalid else TransientError)(str(error)) from error
     return 0 if put(text, "podgpu usage: the report") else EXIT_UNWRITTEN
 
 
@@ -78,11 +82,6 @@ def _without_gc() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _invalid(text: str) -> int:
-    complain(lines(f"podgpu: {text}"))
-    return _EXIT_INVALID
 
 
 def _span(arguments: argparse.Namespace) -> tuple[int, int]:

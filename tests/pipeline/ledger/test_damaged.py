@@ -12,8 +12,14 @@ import pytest
 from config.value_types import Duration
 from pipeline.base.clock import SystemClock
 from pipeline.ledger.change_tracker import LedgerAccumulator
-from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
-from pipeline.ledger.file_open import READ_ERRORS, open_readonly, to_ledger_error
+from pipeline.ledger.file_open import (
+    READ_ERRORS,
+    CorruptError,
+    ForeignError,
+    LedgerError,
+    open_readonly,
+    to_ledger_error,
+)
 from pipeline.ledger.queries import read_holdings, read_window
 from pipeline.ledger.write_batch import Batch
 from sinks.ledger.ledger_file import LedgerFile

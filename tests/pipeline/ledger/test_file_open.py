@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.ledger.errors import CorruptError, ForeignError, LedgerError
 from pipeline.ledger.file_creation import open_readwrite
-from pipeline.ledger.file_open import open_readonly
+from pipeline.ledger.file_open import CorruptError, ForeignError, LedgerError, open_readonly
 from pipeline.ledger.schema import VERSION, WRITE_VERSION
 from pipeline.model import NS
 from tests.pipeline.ledger.open_ledger import OpenLedger, Snapshots, window_of

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.ledger.errors import LedgerError
-from pipeline.ledger.file_open import open_readonly
+from pipeline.ledger.file_open import LedgerError, open_readonly
 from tests.pipeline.ledger.open_ledger import window_of
 from tests.pipeline.ledger.test_file_open import add, filled, seconds_of
 

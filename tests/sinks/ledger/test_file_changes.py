@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.base.errors import TransientError
-from pipeline.ledger.errors import LedgerError
+from pipeline.ledger.file_open import LedgerError
 from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink

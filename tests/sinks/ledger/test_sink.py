@@ -10,12 +10,13 @@ import pytest
 
 from pipeline.base.errors import TransientError
 from pipeline.component.contracts import UsageHistory
+from pipeline.ledger.file_open import LedgerError
 from pipeline.model import NS
 from pipeline.model.ledger_usage import UsageWindow
 from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
 from sinks.ledger.sink import LedgerSink
-from sinks.ledger.writer_lock import Lock, LockedError
+from sinks.ledger.writer_lock import Lock
 from tests.pipeline.ledger.open_ledger import FOREVER
 from tests.sinks.ledger.harness import SinkHarness, in_thread, seconds_of
 from tests.support.nodes import at
@@ -170,7 +171,7 @@ async def test_a_disk_that_hangs_blocks_neither_the_event_loop_nor_the_stop(
 def is_free(lock: Lock) -> bool:
     try:
         lock.take()
-    except LockedError:
+    except LedgerError:
         return False
     lock.release()
     return True

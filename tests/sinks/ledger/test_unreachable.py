@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.base.errors import TransientError
 from pipeline.ledger.batch_writer import BatchWriter
-from pipeline.ledger.errors import LedgerError
+from pipeline.ledger.file_open import LedgerError
 from pipeline.model import NS
 from pipeline.model.ledger_usage import UsageWindow
 from sinks.ledger import sink as module
