@@ -3,7 +3,3 @@
 `MalformedError` says that an annotation cannot be read. Then the whole annotation is ignored, and
 no other: half of an allocation would be wrong.
 """
-
-from pipeline.allocations.annotation_values import AllocatedDevices, MalformedError
-
-__all__ = ["AllocatedDevices", "MalformedError"]

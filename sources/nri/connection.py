@@ -112,7 +112,8 @@ class Connection:
         if not self._close_reason:
             self.plugin.register()
         while not self._close_reason:
-            if not poller.poll(self._left_ms(until_ns)):
+            left_ms = max((until_ns - self._clock.now().mono_ns) // 1_000_000, 0)
+            if not poller.poll(None if self.plugin.synchronized else left_ms):
                 raise ConnectionLostError(
                     f"the runtime did not synchronize within {_SYNC_TIMEOUT_NS / 1e9:.0f} s"
                 )
@@ -125,11 +126,6 @@ class Connection:
             self._is_working = False
             self._notify()
         raise ConnectionLostError(self._close_reason)
-
-    def _left_ms(self, until_ns: int) -> int | None:
-        if self.plugin.synchronized:
-            return None
-        return max((until_ns - self._clock.now().mono_ns) // 1_000_000, 0)
 
     def _timeout_reason(self) -> str:
         if self.plugin.synchronized:

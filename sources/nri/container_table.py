@@ -36,12 +36,6 @@ _ORIGINS: Final[dict[InjectionMethod, Origin]] = {
 }
 
 
-def subject_of(pod: Pod, container: Container) -> PartialRef:
-    """Return the full name of a container."""
-    namespace = sys.intern(pod.namespace)
-    return PartialRef(namespace, pod.name, sys.intern(container.name), pod.uid, container.id)
-
-
 def claims(
     pod: Pod, container: Container, subject: PartialRef, since: Instant | None
 ) -> tuple[Claim, ...]:
@@ -210,7 +204,8 @@ class ContainerTable:
             raise ConnectionLostError(f"the runtime reported more than {MAX_CONTAINERS} containers")
 
     def _describe(self, pod: Pod, container: Container) -> RunningContainer:
-        subject = subject_of(pod, container)
+        namespace, name = sys.intern(pod.namespace), sys.intern(container.name)
+        subject = PartialRef(namespace, pod.name, name, pod.uid, container.id)
         created_ns = container.created_ns or container.started_ns
         return RunningContainer(
             subject,

@@ -8,7 +8,8 @@ it.
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from pipeline.allocations import MalformedError, koordinator
+from pipeline.allocations import koordinator
+from pipeline.allocations.annotation_values import MalformedError
 from pipeline.allocations.device_injection import ENV
 from pipeline.base.safe_text import shortened
 from pipeline.component.accepted_annotations import AcceptedAnnotations, Gpu

@@ -138,7 +138,7 @@ def read_container(data: bytes) -> Container | None:
         max(message.created_at, 0),
         max(message.started_at, 0),
         cgroup if len(cgroup) <= _LONGEST_PATH else "",
-        _injection_by_name(message, {}),
+        requested_by_name(message, annotated=False),
         _injection_by_node(message),
         tuple(annotated_gpus(_annotations(message))),
     )
@@ -146,27 +146,20 @@ def read_container(data: bytes) -> Container | None:
 
 def visible_devices(message: Any) -> str | None:
     """Return `NVIDIA_VISIBLE_DEVICES` of a container message; None if it is not set."""
-    found = None
-    for variable in islice(message.env, _MAX_ENTRIES_READ):
-        key, _, value = variable.partition("=")
-        if key == ENV:
-            found = value
-    return found
+    pairs = (variable.partition("=") for variable in islice(message.env, _MAX_ENTRIES_READ))
+    values = [value for key, _, value in pairs if key == ENV]
+    return values[-1] if values else None
 
 
-def requested_by_name(message: Any) -> Injection | None:
-    """Return the GPUs that a container message names."""
-    return _injection_by_name(message, _annotations(message))
-
-
-def _injection_by_name(message: Any, annotations: dict[str, str]) -> Injection | None:
+def requested_by_name(message: Any, *, annotated: bool = True) -> Injection | None:
+    """Return the GPUs that a container message names, also in its annotations if `annotated`."""
     value = visible_devices(message) or ""
     return if_plausible(
         requested_gpus(
             env={ENV: value if len(value) <= _LONGEST_VALUE else ""},
             mounts=(mount.destination for mount in islice(message.mounts, _MAX_ENTRIES_READ)),
             cdi=_cdi_names(message),
-            annotations=annotations,
+            annotations=_annotations(message) if annotated else None,
         )
     )
 

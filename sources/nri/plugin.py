@@ -174,14 +174,14 @@ class Plugin:
             self.synchronized = True
 
     def _on_event(self, event: str, subject: Any) -> None:
-        match event:
-            case "PostCreateContainer" | "PostStartContainer":
-                pod, container = read_pod(subject.pod), read_container(subject.container)
-                if pod is not None and container is not None:
-                    self._container_table.container_started(pod, container)
-            case "StopContainer" | "RemoveContainer":
-                # The pod may have been removed already.
-                self._container_table.container_stopped(decode("Container", subject.container).id)
-            case "StopPodSandbox" | "RemovePodSandbox":
-                if plausible(sandbox := decode("PodSandbox", subject.pod).id):
-                    self._container_table.pod_stopped(sandbox)
+        if event in {"PostCreateContainer", "PostStartContainer"}:
+            pod, container = read_pod(subject.pod), read_container(subject.container)
+            if pod is not None and container is not None:
+                self._container_table.container_started(pod, container)
+        elif event in {"StopContainer", "RemoveContainer"}:
+            # The pod may have been removed already.
+            self._container_table.container_stopped(decode("Container", subject.container).id)
+        elif event in {"StopPodSandbox", "RemovePodSandbox"}:
+            sandbox = decode("PodSandbox", subject.pod).id
+            if plausible(sandbox):
+                self._container_table.pod_stopped(sandbox)

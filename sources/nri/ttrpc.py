@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pipeline.net.protobuf_schema import DecodeError, Schema
 from sources.nri.mux import ConnectionLostError
@@ -36,11 +36,8 @@ class Frame(NamedTuple):
     data: bytes
 
 
-class Encoded(NamedTuple):
-    """An encoded message to be sent."""
-
-    header: bytes
-    body: bytes
+Encoded: TypeAlias = tuple[bytes, bytes]
+"""Header and body of an encoded message."""
 
 
 @cache
@@ -119,4 +116,4 @@ def failure(stream: int, code: int, message: str) -> Encoded:
 
 
 def _encoded(stream: int, kind: int, data: bytes) -> Encoded:
-    return Encoded(_HEADER.pack(len(data), stream, kind, 0), data)
+    return _HEADER.pack(len(data), stream, kind, 0), data

@@ -171,25 +171,21 @@ class Kubelet:
         try:
             response: bytes = await call(b"", timeout=float(self._timeout))
         except AioRpcError as error:
-            result = _result(error)
+            result, code, details = _result(error), error.code().name, error.details() or ""
             self._count(f"{version}/{method}", result)
+            text = _TEXTS.get(result, "the kubelet responded to {method} with {code}: {details}")
+            text = text.format(
+                method=method,
+                timeout=self._timeout,
+                code=code,
+                details=line(details),
+                # The library's text ends with that of the kernel.
+                reason=line(details.rpartition(": ")[2].lower()),
+            )
             # The details are the server's text, which may vary each time.
-            reason = f"{method} {error.code().name}"
-            raise KubeletError(result, self._text(result, method, error), reason) from None
+            raise KubeletError(result, f"{self._path}: {text}", f"{method} {code}") from None
         self._count(f"{version}/{method}", "ok")
         return response
-
-    def _text(self, result: Result, method: str, error: Any) -> str:
-        details = error.details() or ""
-        text = _TEXTS.get(result, "the kubelet responded to {method} with {code}: {details}")
-        return f"{self._path}: " + text.format(
-            method=method,
-            timeout=self._timeout,
-            code=error.code().name,
-            details=line(details),
-            # The library's text ends with that of the kernel.
-            reason=line(details.rpartition(": ")[2].lower()),
-        )
 
 
 def _result(error: Any) -> Result:

@@ -89,16 +89,13 @@ class RequestSchedule:
     def record_failure(self, now: int, result: Result) -> bool:
         """Note a failed request; return whether to report it."""
         self._failures += 1
-        delay = self._delay(result)
-        self._retry_ns = now + round(delay * NS)
-        return result not in _TRANSIENT or self._failures > 1
-
-    def _delay(self, result: Result) -> float:
         interval = self._interval_ns / NS
         if result not in _TRANSIENT:
-            return interval
+            self._retry_ns = now + self._interval_ns
+            return True
         first, most = _FIRST_RETRY, interval
         if result == "rejected":
             first, most = _FIRST_REJECTION_DELAY, max(interval, _MAX_REJECTION_DELAY)
         backoff = self._backoffs.setdefault(result, Backoff(first, most, rng=self._rng))
-        return backoff.delay(0.0)
+        self._retry_ns = now + round(backoff.delay(0.0) * NS)
+        return self._failures > 1

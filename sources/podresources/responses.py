@@ -120,15 +120,10 @@ def _claimed(resources: Any, selection: Selection) -> Iterator[RawDeviceId]:
 
 def _decode(name: str, data: bytes, origin: str) -> Any:
     try:
-        return _message(name).FromString(data)
+        return _schema().message(f"v1.{name}").FromString(data)
     except DecodeError:
         text = "the response cannot be decoded; check that it is the kubelet's socket"
         raise KubeletError("failed", f"{origin}: {text}") from None
-
-
-@cache
-def _message(name: str) -> type[Any]:
-    return _schema().message(f"v1.{name}")
 
 
 @cache

@@ -1,8 +1,8 @@
 """Checks of the source `pods`: the API server, RBAC permissions, node name, second exporters."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
-from urllib.parse import quote
 
 import orjson
 
@@ -13,7 +13,6 @@ from pipeline.diagnostics import duplicate_daemons, node_name_check
 from pipeline.diagnostics.api_permissions import (
     ACCOUNT,
     FORBIDDEN,
-    NOT_FOUND,
     Right,
     fix_for,
     is_allowed,
@@ -27,7 +26,6 @@ from sources.pods.options import Options
 _SERVER: Final = Check("pods.server", BOTH)
 
 _PODS: Final = "/api/v1/pods"
-_NODES: Final = "/api/v1/nodes"
 _GROUP: Final = "resource.k8s.io"
 _DRA_RIGHTS: Final[Mapping[Right, str]] = {
     Right("list", "resourceslices", _GROUP): "resource_slices",
@@ -103,19 +101,12 @@ async def _name(api: KubeApi, count: int, node: str, place: str) -> Finding:
     check = node_name_check.CHECK
     if count:
         return check.ok(place, f"{count} pods run on it")
-    path = f"{_NODES}/{quote(node, safe='')}"
-    try:
-        await api.get(path, {})
-    except ApiError as error:
-        if error.status == NOT_FOUND:
-            return check.failure(f"GET {path}", f"no Node is named {node}", node_name_check.FIX)
-        observed = f"no pod runs on a Node named {node}: the Node has none, or does not exist"
-        return check.warning(
-            place,
-            observed,
-            f"see kubectl get node {node}; if it does not exist, {node_name_check.FIX}",
-        )
-    return check.ok(f"GET {path}", "the Node exists, without pods")
+    with suppress(ApiError):
+        if (found := await node_name_check.find_node(api, node)) is not None:
+            return found
+    observed = f"no pod runs on a Node named {node}: the Node has none, or does not exist"
+    fix = f"see kubectl get node {node}; if it does not exist, {node_name_check.FIX}"
+    return check.warning(place, observed, fix)
 
 
 def _twins(pods: list[dict[str, object]], ctx: DoctorContext, place: str) -> Finding:

@@ -199,7 +199,11 @@ class SliceFollower:
             self._failures += 1
             if self._failures > 1 and kind != self._logged:
                 self._logged = kind
-                self._log_unavailable(reason)
+                text = (
+                    "%s; devices of DRA drivers cannot be resolved by name; podgpu retries at "
+                    "least every %.0f minutes"
+                )
+                self._ctx.log.info(text, reason, _MAX_RETRY / 60)
                 if self._emitted is None:
                     # Emit no aliases, so that the join does not wait for them.
                     await self._emit()
@@ -251,11 +255,3 @@ class SliceFollower:
         if names != self._emitted:
             self._emitted = names
             await self._ctx.emit(names)
-
-    def _log_unavailable(self, reason: str) -> None:
-        self._ctx.log.info(
-            "%s; devices of DRA drivers cannot be resolved by name; podgpu retries at least every "
-            "%.0f minutes",
-            reason,
-            _MAX_RETRY / 60,
-        )

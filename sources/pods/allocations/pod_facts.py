@@ -158,15 +158,12 @@ def _amounts(requests: Mapping[str, str], resources: Collection[str]) -> dict[st
 def _request_of(wanted: Mapping[str, Fraction]) -> Request | None:
     if not wanted:
         return None
-    number = max((ceil(n) for name, n in wanted.items() if _is_count(name)), default=0)
+    no_counts = _HUNDREDTHS | _HUNDREDTHS_OF_EACH | _AMOUNT_ON_ONE
+    number = max((ceil(n) for name, n in wanted.items() if name not in no_counts), default=0)
     hundredths = _largest(wanted, _HUNDREDTHS)
     number = number or max(1, ceil(hundredths / 100))
     share = hundredths / 100 / number or _largest(wanted, _HUNDREDTHS_OF_EACH) / 100
     return Request(number, float(share) if 0 < share <= 1 else None)
-
-
-def _is_count(name: str) -> bool:
-    return name not in _HUNDREDTHS | _HUNDREDTHS_OF_EACH | _AMOUNT_ON_ONE
 
 
 def _largest(wanted: Mapping[str, Fraction], names: Iterable[str]) -> Fraction:
