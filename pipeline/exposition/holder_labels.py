@@ -1,4 +1,4 @@
-"""Render the labels of a device and of its holders, and the families that describe both.
+"""Render the labels of a device, its holders and their pods, and the families that describe both.
 
 Readings of a device with one holder carry the holder's labels. Readings of a device with several
 holders carry none: they describe the whole device, and a copy for each holder would make sums
@@ -6,16 +6,28 @@ wrong. `podgpu_device_holder_info` lists the holders, for joins in PromQL. Copie
 are an option.
 """
 
-from collections import defaultdict
+import re
+import zlib
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from pipeline.exposition import pod_labels as pods
-from pipeline.exposition.naming import REPLICA_LABEL, PageNaming
+from pipeline.exposition.naming import POD_LABELS, REPLICA_LABEL, PageNaming
 from pipeline.exposition.text_format import labels, number
 from pipeline.fields import LABELS
-from pipeline.model import Access, Attribution, Device, Holder, Instant, PartialRef, only_holder
+from pipeline.model import (
+    Access,
+    Attribution,
+    Device,
+    Holder,
+    Instant,
+    PartialRef,
+    PodInfo,
+    only_holder,
+)
+
+_INVALID = re.compile(r"[^a-zA-Z0-9_]")
 
 DCGM_ONLY = frozenset({"pci_bus_id", "modelName"})
 """Labels of dcgm-exporter that podgpu's own families do not have. `podgpu_device_info` has them
@@ -90,7 +102,7 @@ def _render(attribution: Attribution, naming: PageNaming) -> Rendered:
         if holder.share is not None and (share := number(holder.share)) is not None:
             add("podgpu_device_holder_share", own, text, value=share)
         if holder.pod is not None:
-            lines["podgpu_pod_info"].append(pods.pod_info_line(holder.pod, naming))
+            lines["podgpu_pod_info"].append(pod_info_line(holder.pod, naming))
     for text in dict.fromkeys(labels(_holder_info_labels(a, naming)) for a in attribution.access):
         add("podgpu_device_access_info", own, text)
     add("podgpu_attribution_conflicts", own, no_holder, value=b"%d" % attribution.conflicts)
@@ -136,7 +148,7 @@ def _holder_labels(
     if replica:
         pairs.append((REPLICA_LABEL, replica))
     if pod:
-        pairs += pods.pod_labels(subject.uid, holder.pod if holder is not None else None, naming)
+        pairs += pod_labels(subject.uid, holder.pod if holder is not None else None, naming)
     return pairs
 
 
@@ -185,3 +197,76 @@ def facts(device: Device) -> Mapping[str, str]:
 
 def _text(value: int | None) -> str:
     return "" if value is None else str(value)
+
+
+def pod_info_line(pod: PodInfo, naming: PageNaming) -> bytes:
+    """Return the line of `podgpu_pod_info` for a pod."""
+    names = naming.names
+    details = (pod.uid, pod.phase, pod.owner_kind, pod.owner_name, pod.qos)
+    pod_pairs = (
+        (names.namespace, pod.namespace),
+        (names.pod, pod.name),
+        *zip(POD_LABELS, details, strict=True),
+        *naming.on_node,
+    )
+    label_pairs, annotations = _metadata_pairs(pod, naming)
+    return b"podgpu_pod_info{%b} 1\n" % labels((*pod_pairs, *label_pairs, *annotations))
+
+
+def pod_labels(uid: str, pod: PodInfo | None, naming: PageNaming) -> Iterable[tuple[str, str]]:
+    """Yield the optional labels of a reading that describe the pod of the holder.
+
+    Args:
+        uid: UID of the pod; empty if unknown.
+        pod: the pod's metadata; None if unknown.
+        naming: label names, and which labels to add.
+    """
+    wanted = naming.options.inline
+    if "pod_uid" in wanted:
+        yield "pod_uid", uid
+    if pod is None or wanted in {(), ("pod_uid",)}:
+        return
+    label_pairs, annotations = _metadata_pairs(pod, naming)
+    if "labels" in wanted:
+        yield from label_pairs
+    if "annotations" in wanted:
+        yield from annotations
+
+
+def _metadata_pairs(
+    pod: PodInfo, naming: PageNaming
+) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
+    """Return a pod's labels and annotations under valid Prometheus label names.
+
+    The names are the same in all families. If several originals map to one name, each of them gets
+    a checksum of the original as suffix. Otherwise it would depend on the other labels which one
+    keeps the plain name.
+    """
+    prefixes = (naming.options.pod_label_prefix, "annotation_")
+    originals = (pod.labels, pod.annotations)
+    sanitized = [
+        [naming.unused_label_name(prefix + _INVALID.sub("_", name)) for name, _ in pairs]
+        for prefix, pairs in zip(prefixes, originals, strict=True)
+    ]
+    count = Counter(name for names in sanitized for name in names)
+    used = {name for name, times in count.items() if times == 1}
+
+    def unique(original: str, name: str) -> str:
+        if count[name] == 1:
+            return name
+        candidate = naming.unused_label_name(
+            f"{name}_{zlib.crc32(original.encode('utf-8', 'replace')):08x}"
+        )
+        while candidate in used:
+            candidate = naming.unused_label_name(f"{candidate}_")
+        used.add(candidate)
+        return candidate
+
+    label_pairs, annotations = (
+        [
+            (unique(original, name), value)
+            for (original, value), name in zip(pairs, names, strict=True)
+        ]
+        for pairs, names in zip(originals, sanitized, strict=True)
+    )
+    return label_pairs, annotations

@@ -49,45 +49,51 @@ class TopologyFamilies:
         if topology is not self._topology or available is not self._availability:
             self._topology, self._availability = topology, available
             self._lines = {name: [] for name, _ in TOPOLOGY_FAMILIES}
-            if topology is not None:
-                self._render(topology, available)
+            for name, value, given in _points(topology, available):
+                label_text = labels((*given.items(), *self._naming.on_node))
+                self._lines[name].append(b"%b{%b} %d\n" % (name.encode(), label_text, value))
         return b"".join(
             header(form, name, "gauge", about) + b"".join(lines)
             for name, about in TOPOLOGY_FAMILIES
             if (lines := self._lines.get(name))
         )
 
-    def _render(self, topology: Topology, available: Availability | None) -> None:
-        cards = topology.cards
-        for (i, j), link in sorted(topology.links.items()):
-            pairs = (
-                ("gpu_a", _index(cards[i].index)),
-                ("gpu_b", _index(cards[j].index)),
-                ("uuid_a", cards[i].uuid),
-                ("uuid_b", cards[j].uuid),
-                ("level", link.level.name.lower()),
-                ("nvlinks", _index(link.nvlinks)),
-            )
-            self._add("podgpu_topology_link_info", 1, *pairs)
-        for level, group in _groups(topology):
-            group_pairs = (("level", level), ("group", group_name(topology, group.mask)))
-            self._add("podgpu_topology_group_gpus", group.mask.bit_count(), *group_pairs)
-            if available is not None:
-                free = available.free_of(group).bit_count()
-                self._add("podgpu_topology_group_free_gpus", free, *group_pairs)
-        if available is None:
-            return
-        largest = {
-            level.name.lower(): available.largest(nodes) for level, nodes in topology.levels.items()
-        }
-        if topology.domains:
-            largest[_NVLINK] = available.largest(topology.domains)
-        for level, count in largest.items():
-            self._add("podgpu_topology_largest_free_group_gpus", count, ("level", level))
 
-    def _add(self, name: str, value: int, *pairs: tuple[str, str]) -> None:
-        label_text = labels((*pairs, *self._naming.on_node))
-        self._lines[name].append(b"%b{%b} %d\n" % (name.encode(), label_text, value))
+def _points(
+    topology: Topology | None, available: Availability | None
+) -> Iterator[tuple[str, int, dict[str, str]]]:
+    """Yield the name, value and labels of each sample."""
+    if topology is None:
+        return
+    cards = topology.cards
+    for (i, j), link in sorted(topology.links.items()):
+        yield (
+            "podgpu_topology_link_info",
+            1,
+            {
+                "gpu_a": _index(cards[i].index),
+                "gpu_b": _index(cards[j].index),
+                "uuid_a": cards[i].uuid,
+                "uuid_b": cards[j].uuid,
+                "level": link.level.name.lower(),
+                "nvlinks": _index(link.nvlinks),
+            },
+        )
+    for level, group in _groups(topology):
+        of_group = {"level": level, "group": group_name(topology, group.mask)}
+        yield "podgpu_topology_group_gpus", group.mask.bit_count(), of_group
+        if available is not None:
+            free = available.free_of(group).bit_count()
+            yield "podgpu_topology_group_free_gpus", free, of_group
+    if available is None:
+        return
+    largest = {
+        level.name.lower(): available.largest(nodes) for level, nodes in topology.levels.items()
+    }
+    if topology.domains:
+        largest[_NVLINK] = available.largest(topology.domains)
+    for level, count in largest.items():
+        yield "podgpu_topology_largest_free_group_gpus", count, {"level": level}
 
 
 def group_name(topology: Topology, mask: int) -> str:

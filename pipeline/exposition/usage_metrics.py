@@ -1,14 +1,28 @@
-"""The usage metrics, and how to read their values from the accounts.
+"""The usage metrics: how to read their values from the accounts, and their lines on the page.
 
 All sinks use this table. Accounts count in integers (bytes, nanoseconds, millijoules); the divisor
-converts them to the unit of the metric.
+converts them to the unit of the metric. The lines are rendered once for each usage sample, not for
+each round of readings. Values are exact decimals, so that the parts on the page add up to the
+total.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
-from pipeline.model import NS, Attribution, ContainerUsage, DeviceUsage, Snapshot
+from pipeline.exposition.holder_labels import LabelCache
+from pipeline.exposition.text_format import Format, header, labels
+from pipeline.model import (
+    NS,
+    Attribution,
+    ContainerUsage,
+    DeviceUsage,
+    Layout,
+    PartialRef,
+    Snapshot,
+    Usage,
+)
 
 Account = TypeVar("Account", ContainerUsage, DeviceUsage)
 
@@ -34,27 +48,6 @@ class Quantity(Generic[Account]):
     value: Callable[[Account], int | None]
     divisor: int = 1
     of_time: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Breakdown:
-    """A counter of containers with an additional label that can have any number of values.
-
-    Attributes:
-        metric: name of the metric in Prometheus.
-        about: help text, one sentence.
-        label: name of the additional label.
-        values: return (label value, count) pairs of an account.
-        kind: type of the metric.
-        divisor: always 1.
-    """
-
-    metric: str
-    about: str
-    label: str
-    values: Callable[[ContainerUsage], Iterable[tuple[str, int]]]
-    kind: Literal["counter"] = "counter"
-    divisor: Literal[1] = 1
 
 
 def _seconds(
@@ -90,13 +83,14 @@ CONTAINER: Final[tuple[Quantity[ContainerUsage], ...]] = (
 )
 """Metrics of a container on a device."""
 
-CONTAINER_XIDS: Final = Breakdown(
+CONTAINER_XIDS: Final[Quantity[ContainerUsage]] = Quantity(
     "podgpu_container_xid_errors_total",
+    "counter",
     "XID errors on the device while the container held or used it; no series before the first.",
-    "xid",
-    lambda used: [(str(code), count) for code, count in used.xids],
+    lambda used: sum(count for _, count in used.xids),
 )
-"""XID errors of a container on a device, by code. A code that never occurred has no sample."""
+"""XID errors of a container on a device. Sinks split them by code, the label `xid`. A code that
+never occurred has no sample."""
 
 DEVICE: Final[tuple[Quantity[DeviceUsage], ...]] = (
     Quantity(
@@ -149,7 +143,7 @@ DEVICE: Final[tuple[Quantity[DeviceUsage], ...]] = (
 )
 """Metrics of a device."""
 
-Family: TypeAlias = Quantity[ContainerUsage] | Quantity[DeviceUsage] | Breakdown
+Family: TypeAlias = Quantity[ContainerUsage] | Quantity[DeviceUsage]
 
 USAGE_FAMILIES: Final[tuple[Family, ...]] = (*CONTAINER, CONTAINER_XIDS, *DEVICE)
 """All usage metrics, in the order of the page."""
@@ -177,3 +171,93 @@ def accounts(
         attribution = attributions.get(uuid)
         if attribution is not None:
             yield attribution, used, without_time if uuid in carriers else DEVICE
+
+
+class UsageFamilies:
+    """Renders the usage families.
+
+    Args:
+        cache: the rendered labels of attributions.
+    """
+
+    def __init__(self, cache: LabelCache) -> None:
+        self._cache = cache
+        self._naming = cache.naming
+        no_holder = ((name, "") for name in self._naming.names.holder)
+        # Empty rather than absent: a scraper with honor_labels would add podgpu's own pod.
+        self._unattributed_labels = (
+            b"," + labels(no_holder) if self._naming.options.containers else b""
+        )
+        self._usage: Usage | None = None
+        self._layout: Layout | None = None
+        self._lines: tuple[bytes, ...] = (b"",) * len(USAGE_FAMILIES)
+        self._labels: dict[tuple[bytes, PartialRef], bytes] = {}  # those of the last usage
+
+    def body(self, form: Format, snapshot: Snapshot) -> bytes:
+        """Return the families; empty if no source reports usage."""
+        if snapshot.usage is not self._usage or snapshot.layout is not self._layout:
+            self._usage, self._layout = snapshot.usage, snapshot.layout
+            self._lines = tuple(self._render(snapshot))
+        return b"".join(
+            header(form, family.metric, family.kind, family.about) + lines
+            for family, lines in zip(USAGE_FAMILIES, self._lines, strict=True)
+            if lines
+        )
+
+    def _render(self, snapshot: Snapshot) -> Iterator[bytes]:
+        before, self._labels = self._labels, {}
+        containers: list[tuple[bytes, Sequence[ContainerUsage]]] = []
+        devices: dict[Quantity[DeviceUsage], list[tuple[bytes, Sequence[DeviceUsage]]]]
+        devices = {family: [] for family in DEVICE}
+        for attribution, used, families in accounts(snapshot):
+            own = self._cache[attribution].own_labels
+            # Several containers have the same labels if their visible names are equal.
+            by_labels: dict[bytes, list[ContainerUsage]] = {}
+            for one in used.containers:
+                key = own, one.subject
+                label_text = before.get(key) or self._label_text(own, one.subject)
+                self._labels[key] = label_text
+                by_labels.setdefault(label_text, []).append(one)
+            containers += by_labels.items()
+            for family in families:
+                devices[family].append((own + self._unattributed_labels, (used,)))
+        for of_container in CONTAINER:
+            yield _lines(of_container, containers)
+        yield _xid_lines(containers)
+        for family, rows in devices.items():
+            yield _lines(family, rows)
+
+    def _label_text(self, own: bytes, subject: PartialRef) -> bytes:
+        texts = (subject.namespace, subject.pod, subject.container, subject.uid)
+        names = (*self._naming.names.holder, "pod_uid")
+        return b"%b,%b" % (own, labels(zip(names, texts, strict=True)))
+
+
+def _lines(family: Quantity[Account], rows: Iterable[tuple[bytes, Sequence[Account]]]) -> bytes:
+    name, divisor = family.metric.encode(), family.divisor
+    digits = len(str(divisor)) - 1
+    read = family.value
+    lines: list[bytes] = []
+    for label_text, group in rows:
+        known = [value for one in group if (value := read(one)) is not None]
+        if known:
+            value = known[0] if len(known) == 1 else sum(known)
+            lines.append(b"%b{%b} %b\n" % (name, label_text, _decimal(value, divisor, digits)))
+    return b"".join(lines)
+
+
+def _xid_lines(rows: Iterable[tuple[bytes, Sequence[ContainerUsage]]]) -> bytes:
+    name = CONTAINER_XIDS.metric.encode()
+    lines: list[bytes] = []
+    for label_text, group in rows:
+        counts: Counter[int] = Counter()
+        for one in group:
+            counts.update(dict(one.xids))
+        for code, count in counts.items():
+            lines.append(b'%b{%b,xid="%d"} %d\n' % (name, label_text, code, count))
+    return b"".join(lines)
+
+
+def _decimal(value: int, divisor: int, digits: int) -> bytes:
+    whole, rest = divmod(value, divisor)
+    return b"%d.%0*d" % (whole, digits, rest) if rest else b"%d" % whole

@@ -13,8 +13,6 @@ from pipeline.component.holder_sources import availability_unknown_reason, topol
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.http.builtin_pages import Pages, plain
 from pipeline.model import Snapshot
-from pipeline.model.availability import Availability
-from pipeline.model.topology_tree import Topology
 from pipeline.topology.document import document
 from pipeline.topology.preferred_allocation import RequestError, choose_gpus, count_of
 from pipeline.topology.text_views import dot, matrix, tree
@@ -27,7 +25,6 @@ WAITING: Final = 16
 
 _FREE_UNKNOWN: Final = "it is unknown which GPUs are free"
 
-_JSON: Final = "application/json"
 _FORMATS: Final = ("json", "text", "dot")
 _MAX_CHARACTERS: Final = 64
 
@@ -46,7 +43,6 @@ class TopologyPages:
         self._latest = latest
         self._executor: DaemonExecutor | None = None
         self._waiting = 0
-        self._shown: tuple[Topology, Availability | None, str, bytes] | None = None
 
     @property
     def pages(self) -> Pages:
@@ -75,20 +71,7 @@ class TopologyPages:
         if form == "dot":
             body = dot(topology, available).encode("utf-8", "replace")
             return HttpResponse(body, "text/vnd.graphviz; charset=utf-8")
-        return HttpResponse(self._document(snapshot, topology), _JSON)
-
-    def _document(self, snapshot: Snapshot, topology: Topology) -> bytes:
-        known, available, down = self._shown, snapshot.availability, topology_down_reason(snapshot)
-        if (
-            known is None
-            or known[0] is not topology
-            or known[1] is not available
-            or known[2] != down
-        ):
-            made = document(topology, available, down=down)
-            body = orjson.dumps(made, option=orjson.OPT_APPEND_NEWLINE)
-            known = self._shown = (topology, available, down, body)
-        return known[-1]
+        return _json(document(topology, available, down=topology_down_reason(snapshot)))
 
     async def choose(self, request: HttpRequest) -> HttpResponse:
         """Serve the best `n` GPUs out of `candidates` or the free ones, including `must`."""
@@ -115,13 +98,18 @@ class TopologyPages:
                 self._waiting -= 1
         except RequestError as error:
             return plain(400, str(error))
-        return HttpResponse(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE), _JSON)
+        return _json(answer)
 
     def close(self) -> None:
         """Let the thread end."""
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown()
+
+
+def _json(document: object) -> HttpResponse:
+    body = orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
+    return HttpResponse(body, "application/json")
 
 
 def _no_topology(snapshot: Snapshot | None) -> HttpResponse:

@@ -12,7 +12,7 @@ import pytest
 from pipeline.exposition.holder_labels import LabelCache
 from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
-from pipeline.exposition.template import PageTemplate
+from pipeline.exposition.renderer import PageTemplate
 from pipeline.exposition.text_format import Format
 from pipeline.fields import FieldPlan
 from pipeline.model import DevicesDiscovered, SamplesTaken

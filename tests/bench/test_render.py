@@ -19,7 +19,7 @@ from pipeline.component.contracts import HttpRequest
 from pipeline.exposition.holder_labels import LabelCache
 from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
-from pipeline.exposition.template import PageTemplate
+from pipeline.exposition.renderer import PageTemplate
 from pipeline.exposition.text_format import Format
 from pipeline.fields import CATALOGUE, FieldPlan, by_name
 from pipeline.model import Snapshot

@@ -16,7 +16,7 @@ from pipeline.exposition.holder_labels import LabelCache
 from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
 from pipeline.exposition.text_format import Format
-from pipeline.exposition.usage_families import UsageFamilies
+from pipeline.exposition.usage_metrics import UsageFamilies
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, ContainerUsage, Snapshot
 from tests.bench.test_render import best

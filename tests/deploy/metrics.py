@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Set
 
 from pipeline.component.registry import OWN_FAMILIES
-from pipeline.exposition.template import INFO_FAMILIES
+from pipeline.exposition.renderer import INFO_FAMILIES
 from pipeline.exposition.topology_families import TOPOLOGY_FAMILIES
 from pipeline.exposition.usage_metrics import USAGE_FAMILIES
 from pipeline.fields import CATALOGUE

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.exposition.template import INFO_FAMILIES
+from pipeline.exposition.renderer import INFO_FAMILIES
 from pipeline.exposition.text_format import Format
 from pipeline.fields import FieldPlan, LabelRow, Row, by_name
 from tests.pipeline.exposition.pages import SCENES, context, of, parsed, rendered

@@ -7,7 +7,7 @@ import pytest
 from pipeline.base.telemetry import FAMILIES
 from pipeline.exposition.naming import FORMS, PageNaming
 from pipeline.exposition.options import LabelForm, PageOptions
-from pipeline.exposition.template import INFO_FAMILIES
+from pipeline.exposition.renderer import INFO_FAMILIES
 from pipeline.exposition.text_format import Format
 from pipeline.exposition.topology_families import TOPOLOGY_FAMILIES
 from pipeline.exposition.usage_metrics import USAGE_FAMILIES

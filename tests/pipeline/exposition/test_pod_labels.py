@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.exposition.holder_labels import pod_info_line, pod_labels
 from pipeline.exposition.naming import FORMS, PageNaming
 from pipeline.exposition.options import Inline, LabelForm, PageOptions
-from pipeline.exposition.pod_labels import pod_info_line, pod_labels
 from pipeline.fields import FieldPlan, LabelRow
 from pipeline.model import NS, Device, Pod, PodInfo, PodsReplaced
 from tests.pipeline.exposition.pages import (

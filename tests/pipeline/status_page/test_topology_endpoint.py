@@ -18,10 +18,10 @@ from pipeline.http.listener_registry import Listeners
 from pipeline.model import Snapshot, SourceAdded, SourceLost, SourceRemoved
 from pipeline.runtime.http_service import HttpService
 from pipeline.status_page.topology_endpoint import WAITING, TopologyPages
-from pipeline.topology.document import VERSION, document
+from pipeline.topology.document import VERSION
 from pipeline.topology.preferred_allocation import choose_gpus
 from tests.support.http import LOCAL, Client, Clients
-from tests.support.nodes import Node, gpu, reading, uuid_of
+from tests.support.nodes import Node, gpu, uuid_of
 from tests.support.topology import busy_node, topology_read
 from tests.support.web import basic, hashed
 
@@ -100,27 +100,6 @@ async def test_the_document_is_built_again_after_a_change() -> None:
         _, after = await client.get("/topology")
     assert before == again
     assert json.loads(after)["free"] == "ff"
-
-
-async def test_readings_cause_no_new_build_of_the_document(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    built: list[object] = []
-
-    def counted(*args: Any, **named: Any) -> Any:
-        built.append(args)
-        return document(*args, **named)
-
-    monkeypatch.setattr("pipeline.status_page.topology_endpoint.document", counted)
-    node = busy_node()
-    node.reads(reading(gpu(0), "power_watts", 1))
-    latest = Latest(node.snapshot())
-    async with served(latest) as client:
-        for watts in range(3):
-            node.reads(reading(gpu(0), "power_watts", watts))
-            latest.snapshot = node.snapshot()
-            await client.get("/topology")
-    assert len(built) == 1
 
 
 BEST = [
