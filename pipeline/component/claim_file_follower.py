@@ -1,6 +1,7 @@
 """Follows a file of claims: emits on each change, confirms in between, never withdraws claims."""
 
 import asyncio
+from contextlib import ExitStack
 
 from pipeline.component.claim_file_options import ClaimFileOptions
 from pipeline.component.claim_file_reader import ClaimsFileReader, Fault, FileClaims, Outcome, Read
@@ -35,34 +36,25 @@ async def follow(
         follow_hints: also check the file and confirm the claims immediately when the join hints
             that another source's claims have changed something.
     """
-    with Watcher(options.path) as watcher:
+    with Watcher(options.path) as watcher, ExitStack() as stack:
         reader = ClaimsFileReader(options.path, options.max_size, read, watcher, absent)
         report = _Reporter(ctx, options)
-        hints = asyncio.create_task(_take_hints(ctx, watcher, report)) if follow_hints else None
-        try:
-            await _follow(ctx, watcher, reader, report)
-        finally:
-            if hints is not None:
-                hints.cancel()
-
-
-async def _follow(
-    ctx: SourceContext, watcher: Watcher, reader: ClaimsFileReader, report: "_Reporter"
-) -> None:
-    changed = True
-    while True:
-        watcher.open()
-        watcher.forget()
-        start_ns = ctx.clock.now().mono_ns
-        outcome = await reader.read(changed)
-        took_ns = ctx.clock.now().mono_ns - start_ns
-        watcher.log_state(ctx.log)
-        wait = watcher.max_wait(await report.file(outcome, changed))
-        pause_end_ns = ctx.clock.now().mono_ns + took_ns
-        changed = await watcher.wait(wait)
-        # If the file is written all the time, reading it takes at most half of a CPU core.
-        if (rest_ns := pause_end_ns - ctx.clock.now().mono_ns) > 0:
-            await ctx.clock.sleep(rest_ns / NS)
+        if follow_hints:
+            stack.callback(asyncio.create_task(_take_hints(ctx, watcher, report)).cancel)
+        changed = True
+        while True:
+            watcher.open()
+            watcher.forget()
+            start_ns = ctx.clock.now().mono_ns
+            outcome = await reader.read(changed)
+            took_ns = ctx.clock.now().mono_ns - start_ns
+            watcher.log_state(ctx.log)
+            wait = watcher.max_wait(await report.file(outcome, changed))
+            pause_end_ns = ctx.clock.now().mono_ns + took_ns
+            changed = await watcher.wait(wait)
+            # If the file is written all the time, reading it takes at most half of a CPU core.
+            if (rest_ns := pause_end_ns - ctx.clock.now().mono_ns) > 0:
+                await ctx.clock.sleep(rest_ns / NS)
 
 
 async def _take_hints(ctx: SourceContext, watcher: Watcher, report: "_Reporter") -> None:
@@ -82,7 +74,6 @@ class _Reporter:
     def __init__(self, ctx: SourceContext, options: ClaimFileOptions) -> None:
         self._ctx = ctx
         self._options = options
-        self._interval_ns = options.interval.ns
         self.confirm_now = False
         self._emitted: ClaimsReplaced | None = None
         self._due_ns = 0
@@ -113,7 +104,7 @@ class _Reporter:
         recovered, self._fault = bool(self._fault), ""
         if event is not None and (fresh or recovered or self.confirm_now or now >= self._due_ns):
             self._emitted, self.confirm_now = event, False
-            self._due_ns = now + self._interval_ns
+            self._due_ns = now + self._options.interval.ns
             await self._ctx.emit(event)
         if recovered:
             self._ctx.log.info("%s: can be read again", self._options.path)

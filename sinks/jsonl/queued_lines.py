@@ -10,7 +10,7 @@ from pipeline.delivery.contract import Acked, Outcome, Record, Retry
 from pipeline.model import Snapshot
 from sinks.jsonl.line_encoder import Batch, SnapshotEncoder
 from sinks.jsonl.options import Options
-from sinks.jsonl.target import UnwrittenError
+from sinks.jsonl.target import WriteFault
 from sinks.jsonl.target_thread import TargetThread
 
 _SLOW_WRITE_S: Final = 10.0
@@ -19,7 +19,7 @@ _SLOW_WRITE_S: Final = 10.0
 _CHUNK: Final = 256 << 10
 """Maximum number of bytes per write."""
 
-_Write: TypeAlias = "tuple[Sequence[Record], asyncio.Future[UnwrittenError | None]]"
+_Write: TypeAlias = "tuple[Sequence[Record], asyncio.Future[WriteFault | None]]"
 """Lines that are being written, and the call, which may block until a process reads the pipe."""
 
 

@@ -14,7 +14,7 @@ from sinks.jsonl.compressor import Compressor
 from sinks.jsonl.line_encoder import PREFIX, Batch
 from sinks.jsonl.options import Options
 from sinks.jsonl.rotated_files import Rotated
-from sinks.jsonl.target import FailureLog, UnwrittenError
+from sinks.jsonl.target import FailureLog, WriteFault
 
 # O_APPEND: after another program truncates the file, the next line is at the new end. O_RDWR: to
 # read the last line. O_NOFOLLOW: the path has no link, unless someone creates one.
@@ -63,12 +63,10 @@ class FileTarget:
             self._compressor = Compressor(self._rotated, failures)
             self._compressor.wake()
 
-    def write(self, batch: Batch, now: Instant) -> None:
-        """Append all lines, to a new file if rotation is due.
+    def write(self, batch: Batch, now: Instant) -> WriteFault | None:
+        """Append all lines, to a new file if rotation is due; return why not all were written.
 
-        Raises:
-            UnwrittenError: not all could be written. If a line was written in part, it is removed
-                or completed, at the latest before the next line.
+        A line that was written in part is removed or completed, at the latest before the next line.
         """
         data = memoryview(b"".join(batch.lines))
         written = 0
@@ -82,7 +80,8 @@ class FileTarget:
             self._torn = self._torn or end < written
             with contextlib.suppress(OSError):  # it is repaired before the next line
                 self._repair()
-            raise UnwrittenError(lines, cause) from cause
+            return WriteFault(lines, cause)
+        return None
 
     def sync(self, now: Instant) -> None:
         """Flush the lines that were written since the last flush.

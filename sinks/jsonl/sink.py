@@ -14,7 +14,7 @@ from pipeline.delivery.queued_sink import QueuedSink
 from sinks.jsonl.line_encoder import Batch, SnapshotEncoder
 from sinks.jsonl.options import Options
 from sinks.jsonl.queued_lines import LinesPush
-from sinks.jsonl.target import UnwrittenError
+from sinks.jsonl.target import WriteFault
 from sinks.jsonl.target_thread import TargetThread
 
 _RETRY: Final = RetryOptions(initial=Duration.parse("1s"), max=Duration.parse("10s"))
@@ -86,7 +86,7 @@ class JsonLinesSink:
             raise
         self._count_result(batch, written.result())
 
-    def _count_result(self, batch: Batch, fault: UnwrittenError | None) -> None:
+    def _count_result(self, batch: Batch, fault: WriteFault | None) -> None:
         """Count the emitted and dropped readings of a batch."""
         self._target_thread.log_failures()
         if fault is None:
@@ -96,11 +96,11 @@ class JsonLinesSink:
             self._ctx.meter.add(_EMITTED, sum(batch.readings[: fault.lines]))
             self._on_failure(fault, sum(batch.readings[fault.lines :]))
 
-    def _on_failure(self, error: UnwrittenError, lost: int) -> None:
+    def _on_failure(self, error: WriteFault, lost: int) -> None:
         self._ctx.meter.add(_DROPPED, lost, reason=error.reason)
         name, text = self._target_thread.name, str(error)
         if error.cause.errno == errno.EPIPE:
-            raise TransientError(f"no process reads {name} any more: {text}") from error
+            raise TransientError(f"no process reads {name} any more: {text}") from error.cause
         self._dropped += lost
         self._ctx.meter.set_problem(f"cannot write {name}: {text}", self._ctx.clock.now())
         if self._last_error != text:

@@ -6,6 +6,7 @@ import os
 import select
 import threading
 from collections import deque
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from pipeline.base.telemetry import Meter
@@ -21,7 +22,8 @@ def reason_of(cause: OSError, other: str = "other") -> str:
     return _REASONS.get(cause.errno or 0, other)
 
 
-class UnwrittenError(Exception):
+@dataclass(frozen=True)
+class WriteFault:
     """A batch could not be written, or only a part of it.
 
     Attributes:
@@ -29,10 +31,11 @@ class UnwrittenError(Exception):
         cause: why the others were not.
     """
 
-    def __init__(self, lines: int, cause: OSError) -> None:
-        super().__init__(cause.strerror or str(cause))
-        self.lines = lines
-        self.cause = cause
+    lines: int
+    cause: OSError
+
+    def __str__(self) -> str:
+        return self.cause.strerror or str(self.cause)
 
     @property
     def reason(self) -> str:
@@ -63,12 +66,10 @@ class StreamTarget:
         self._owned = owned
         self._pending = b""
 
-    def write(self, batch: Batch, now: Instant) -> None:  # noqa: ARG002
-        """Write all lines, after the rest of an incomplete line.
+    def write(self, batch: Batch, now: Instant) -> WriteFault | None:  # noqa: ARG002
+        """Write all lines, after the rest of an incomplete line; return why not all were written.
 
-        Raises:
-            UnwrittenError: not all could be written. If a line was written in part, it is completed
-                before the next line.
+        A line that was written in part is completed before the next line.
         """
         data = b"".join([self._pending, *batch.lines])
         pending_size, self._pending, written = len(self._pending), b"", 0
@@ -84,7 +85,8 @@ class StreamTarget:
                     # The line has begun. It will be completed, so it counts as written.
                     self._pending = data[written : pending_size + end + len(batch.lines[lines])]
                     lines += 1
-                raise UnwrittenError(lines, cause) from cause
+                return WriteFault(lines, cause)
+        return None
 
     def _write(self, data: memoryview) -> int:
         while True:

@@ -8,10 +8,9 @@ from pipeline.base.errors import TransientError
 from pipeline.component.contracts import SinkContext
 from pipeline.component.warnings import warn
 from pipeline.host.daemon_threads import DaemonExecutor
-from pipeline.model import Instant
 from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import STDOUT, Options
-from sinks.jsonl.target import FailureLog, UnwrittenError
+from sinks.jsonl.target import FailureLog, WriteFault
 from sinks.jsonl.target_factory import Target, open_target
 
 _CLOSE_TIMEOUT_S: Final = 0.5
@@ -63,13 +62,13 @@ class TargetThread:
         if self._options.fsync:
             self._flush_task = asyncio.create_task(self._flush())
 
-    def write(self, batch: Batch) -> "Future[UnwrittenError | None]":
+    def write(self, batch: Batch) -> "Future[WriteFault | None]":
         """Start to write lines, after all earlier writes; the result is the error, if any."""
         if self._thread is None or self._target is None:
             raise RuntimeError("used outside of the sink's context")
         if self._flush_task is not None and self._flush_task.done():
             self._flush_task.result()  # raise the exception of a bug
-        return self._thread.submit(_write, self._target, batch, self._ctx.clock.now())
+        return self._thread.submit(self._target.write, batch, self._ctx.clock.now())
 
     async def _flush(self) -> None:
         """Flush at intervals; a call that does not return is not repeated."""
@@ -100,11 +99,3 @@ class TargetThread:
         if not done:
             idle.cancel()
             warn(self._ctx, "gave up on %s: the last write does not return", self.name)
-
-
-def _write(target: Target, batch: Batch, now: Instant) -> UnwrittenError | None:
-    try:
-        target.write(batch, now)
-    except UnwrittenError as error:
-        return error
-    return None
