@@ -36,11 +36,11 @@ class Field:
 
     Attributes:
         name: podgpu's name, which ends with the unit if there is one; also the key in JSON lines.
-        type: a counter never decreases unless the driver is reset; a label is a text in
-            `Device.facts` and has no series.
         unit: unit of the value in podgpu's model.
         help: one sentence for the HELP line, without abbreviations of units.
         call: the NVML call that returns it, with the id of a field value or GPM metric.
+        type: a counter never decreases unless the driver is reset; a label is a text in
+            `Device.facts` and has no series.
         tier: how often it is read.
         group: the group by which it can be selected.
         dcgm: its name in DCGM; empty if DCGM does not have it.
@@ -58,11 +58,11 @@ class Field:
     """
 
     name: str
-    type: Literal["gauge", "counter", "label"]
     unit: str
     help: str
     call: str
-    tier: Tier
+    type: Literal["gauge", "counter", "label"] = "gauge"
+    tier: Tier = Tier.SLOW
     group: Group = "standard"
     dcgm: str = ""
     dcgm_1x: str = ""

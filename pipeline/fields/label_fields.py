@@ -15,11 +15,11 @@ def _text(name: str, call: str, about: str, dcgm: str = "", *renamed: str) -> Fi
     """
     return Field(
         name,
-        "label",
         "text",
         about,
         f"nvml{call}",
-        Tier.ONCE,
+        type="label",
+        tier=Tier.ONCE,
         group="labels",
         dcgm=dcgm and f"DCGM_FI_{dcgm}",
         aliases=tuple(f"DCGM_FI_{each}" for each in renamed),

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pipeline.fields.field import Field, Group, Tier
+from pipeline.fields.field import Field, Group
 
 NVLINKS: Final = 18
 """Number of NVLinks that have their own DCGM names."""
@@ -17,11 +17,9 @@ def _bandwidth(
 ) -> Field:
     return Field(
         f"nvlink{name}_bandwidth_bytes_per_second",
-        "gauge",
         "bytes/s",
         f"Data sent and received over {links} per second, between two readings.",
         "nvmlDeviceGetFieldValues(138, 139)",
-        Tier.SLOW,
         group=group,
         dcgm=f"DCGM_FI_DEV_NVLINK_BANDWIDTH_{dcgm}",
         aliases=(f"DCGM_FI_DEV_NVLINK_THROUGHPUT_{dcgm}",),
@@ -35,11 +33,10 @@ def _bandwidth(
 def _sum(direction: str, number: int) -> Field:
     return Field(
         f"nvlink_{direction}_bytes",
-        "counter",
         "bytes",
         f"Data {direction} over all NVLinks since the driver was loaded.",
         f"nvmlDeviceGetFieldValues({number})",
-        Tier.SLOW,
+        type="counter",
         group="own",
         since="ampere",
     )
@@ -48,11 +45,10 @@ def _sum(direction: str, number: int) -> Field:
 def _pcie(direction: str, verb: str, gpm: int, short: str) -> Field:
     return Field(
         f"pcie_{direction}_bytes",
-        "counter",
         "bytes",
         f"Bytes {verb} over PCIe since podgpu started to watch the GPU, headers included.",
         f"nvmlGpmMetricsGet({gpm}), summed up",
-        Tier.SLOW,
+        type="counter",
         group="own",
         aliases=(f"DCGM_FI_PROF_PCIE_{short}_BYTES", f"DCGM_FI_PROF_PCIE_{short}_BYTES_TOTAL"),
         dcgm_1x=f"dcgm_fi_prof_pcie_{short.lower()}_bytes",
@@ -66,11 +62,10 @@ def _errors(name: str, about: str, number: int, dcgm_1x: str = "") -> Field:
     dcgm = f"DCGM_FI_DEV_NVLINK_{name.upper()}_ERROR"
     return Field(
         f"nvlink_{name}_errors",
-        "counter",
         "errors",
         f"NVLink errors over all links: {about}.",
         f"nvmlDeviceGetFieldValues({number})",
-        Tier.SLOW,
+        type="counter",
         group="links",
         dcgm=f"{dcgm}_COUNT_TOTAL",
         aliases=(f"{dcgm}_TOTAL",),
@@ -83,11 +78,10 @@ def _errors(name: str, about: str, number: int, dcgm_1x: str = "") -> Field:
 LINKS: tuple[Field, ...] = (
     Field(
         "pcie_replays",
-        "counter",
         "packets",
         "PCIe packets that were sent again.",
         "nvmlDeviceGetPcieReplayCounter",
-        Tier.SLOW,
+        type="counter",
         dcgm="DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
         aliases=("DCGM_FI_DEV_PCIE_REPLAY_TOTAL",),
         dcgm_1x="dcgm_pcie_replay_counter",
@@ -101,23 +95,20 @@ LINKS: tuple[Field, ...] = (
     _sum("received", 139),
     Field(
         "nvlink_bytes",
-        "counter",
         "bytes",
         "Data sent and received over one NVLink since the driver was loaded, by link and "
         "direction.",
         "nvmlDeviceGetFieldValues(138, 139)",
-        Tier.SLOW,
+        type="counter",
         group="links",
         attrs=("direction", "link"),
         since="ampere",
     ),
     Field(
         "nvlink_up",
-        "gauge",
         "bool",
         "1 while the NVLink is up, else 0, by link.",
         "nvmlDeviceGetNvLinkState",
-        Tier.SLOW,
         group="links",
         attrs=("link",),
     ),

@@ -8,11 +8,10 @@ _MIB = 1 << 20
 def _memory(name: str, about: str, *, dcgm_1x: str = "", otel: str = "") -> Field:
     return Field(
         f"memory_{name}_bytes",
-        "gauge",
         "bytes",
         f"Device memory{about}.",
         "nvmlDeviceGetMemoryInfo_v2",
-        Tier.FAST,
+        tier=Tier.FAST,
         dcgm=f"DCGM_FI_DEV_FB_{name.upper()}",
         dcgm_1x=dcgm_1x,
         dcgm_divisor=_MIB,
@@ -26,11 +25,10 @@ def _ecc(kind: str, span: str, dcgm: str, about: str) -> Field:
     volatile = span == "volatile"
     return Field(
         f"ecc_{kind}_{span}",
-        "counter",
         "errors",
         f"Memory errors that ECC {about}.",
         "nvmlDeviceGetTotalEccErrors",
-        Tier.SLOW,
+        type="counter",
         dcgm=f"DCGM_FI_DEV_ECC_{dcgm}_TOTAL",
         dcgm_1x=f"dcgm_ecc_{dcgm[:3].lower()}_{span}_total",
         otel="hw.errors" if volatile else "",
@@ -41,11 +39,10 @@ def _ecc(kind: str, span: str, dcgm: str, about: str) -> Field:
 def _remapped(kind: str, about: str) -> Field:
     return Field(
         f"remapped_rows_{kind}",
-        "counter",
         "rows",
         f"Memory rows remapped after errors that {about}.",
         "nvmlDeviceGetRemappedRows",
-        Tier.SLOW,
+        type="counter",
         dcgm=f"DCGM_FI_DEV_{kind.upper()}_REMAPPED_ROWS",
         aliases=(f"DCGM_FI_DEV_ROW_REMAP_{kind.upper()}_TOTAL",),
         otel="hw.errors",
@@ -56,11 +53,10 @@ def _remapped(kind: str, about: str) -> Field:
 def _retired(bits: str, number: int, dcgm: str) -> Field:
     return Field(
         f"retired_pages_{bits}_bit",
-        "counter",
         "pages",
         f"Memory pages retired after {bits}-bit errors; cards before Ampere.",
         f"nvmlDeviceGetFieldValues({number})",
-        Tier.SLOW,
+        type="counter",
         group="health",
         dcgm=f"DCGM_FI_DEV_RETIRED_{dcgm}",
         aliases=(f"DCGM_FI_DEV_PAGE_RETIRED_{dcgm}_TOTAL",),
@@ -86,20 +82,16 @@ MEMORY: tuple[Field, ...] = (
     _remapped("uncorrectable", "could not be corrected"),
     Field(
         "row_remap_pending",
-        "gauge",
         "bool",
         "1 if a remapping waits for the next reset of the GPU, else 0.",
         "nvmlDeviceGetRemappedRows",
-        Tier.SLOW,
         dcgm="DCGM_FI_DEV_ROW_REMAP_PENDING",
     ),
     Field(
         "row_remap_failed",
-        "gauge",
         "bool",
         "1 if a remapping has failed, else 0.",
         "nvmlDeviceGetRemappedRows",
-        Tier.SLOW,
         dcgm="DCGM_FI_DEV_ROW_REMAP_FAILURE",
         aliases=("DCGM_FI_DEV_ROW_REMAP_FAILED",),
         otel="hw.status",
@@ -108,11 +100,9 @@ MEMORY: tuple[Field, ...] = (
     _retired("double", 30, "DBE"),
     Field(
         "retired_pages_pending",
-        "gauge",
         "bool",
         "1 if pages wait to be retired at the next reset of the GPU, else 0; cards before Ampere.",
         "nvmlDeviceGetFieldValues(31)",
-        Tier.SLOW,
         group="health",
         dcgm="DCGM_FI_DEV_RETIRED_PENDING",
         aliases=("DCGM_FI_DEV_PAGE_RETIRED_PENDING",),

@@ -17,11 +17,10 @@ def _ratio(
 ) -> Field:
     return Field(
         name,
-        "gauge",
         "ratio",
         f"{about}, from 0 to 1, over the time between two samples.",
         f"nvmlGpmMetricsGet({gpm})",
-        Tier.FAST,
+        tier=Tier.FAST,
         group=group,
         dcgm=f"DCGM_FI_PROF_{dcgm}",
         aliases=(f"DCGM_FI_PROF_{renamed}_RATIO",),
@@ -62,11 +61,10 @@ def _rate(bus: str, direction: str, gpm: int, about: str, *, group: Group = "pro
     verb, short = ("sent", "TX") if direction == "transmit" else ("received", "RX")
     return Field(
         f"{bus}_{direction}_bytes_per_second",
-        "gauge",
         "bytes/s",
         f"Bytes {verb} {about}, in bytes per second over the time between two samples.",
         f"nvmlGpmMetricsGet({gpm})",
-        Tier.FAST,
+        tier=Tier.FAST,
         group=group,
         dcgm=f"DCGM_FI_PROF_{bus.upper()}_{short}_BYTES",
         since="hopper",

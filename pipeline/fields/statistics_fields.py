@@ -27,12 +27,11 @@ _UNITS: Final = {"watts": "watts", "percent": "percent", "mhz": "MHz"}
 STATISTICS: tuple[Field, ...] = tuple(
     Field(
         f"{name}_{which}_{unit}",
-        "gauge",
         _UNITS[unit],
         f"{about}: the {_HELP_TEXTS[which]} of the driver's samples within the window, in "
         f"{_UNITS[unit]}.",
         f"nvmlDeviceGetSamples({kind})",
-        Tier.FAST,
+        tier=Tier.FAST,
         group="statistics",
     )
     for name, unit, kind, about in SAMPLED

@@ -7,11 +7,10 @@ def _video(unit: str) -> Field:
     short = unit[:3]
     return Field(
         f"{unit}_utilization_percent",
-        "gauge",
         "percent",
         f"Utilisation of the video {unit}s, in percent.",
         f"nvmlDeviceGet{unit.capitalize()}Utilization",
-        Tier.FAST,
+        tier=Tier.FAST,
         dcgm=f"DCGM_FI_DEV_{short.upper()}_UTIL",
         dcgm_1x=f"dcgm_{short}_utilization",
         otel="hw.gpu.utilization",
@@ -23,11 +22,10 @@ def _video(unit: str) -> Field:
 WORK: tuple[Field, ...] = (
     Field(
         "gpu_utilization_percent",
-        "gauge",
         "percent",
         "Part of the driver's last sample period in which a kernel ran, in percent.",
         "nvmlDeviceGetUtilizationRates",
-        Tier.FAST,
+        tier=Tier.FAST,
         dcgm="DCGM_FI_DEV_GPU_UTIL",
         dcgm_1x="dcgm_gpu_utilization",
         otel="hw.gpu.utilization",
@@ -36,12 +34,11 @@ WORK: tuple[Field, ...] = (
     ),
     Field(
         "memory_copy_utilization_percent",
-        "gauge",
         "percent",
         "Part of the driver's last sample period in which device memory was read or written, in "
         "percent.",
         "nvmlDeviceGetUtilizationRates",
-        Tier.FAST,
+        tier=Tier.FAST,
         dcgm="DCGM_FI_DEV_MEM_COPY_UTIL",
         dcgm_1x="dcgm_mem_copy_utilization",
     ),
@@ -49,34 +46,30 @@ WORK: tuple[Field, ...] = (
     _video("decoder"),
     Field(
         "processes",
-        "gauge",
         "processes",
         "Processes with a context on the device, by kind.",
         "nvmlDeviceGetComputeRunningProcesses_v3",
-        Tier.FAST,
+        tier=Tier.FAST,
         group="own",
         attrs=("kind",),
         mig=True,
     ),
     Field(
         "process_memory_used_bytes",
-        "gauge",
         "bytes",
         "Device memory of one process, by its pid on the host; no sample if the driver does not "
         "report it.",
         "nvmlDeviceGetComputeRunningProcesses_v3",
-        Tier.FAST,
+        tier=Tier.FAST,
         group="own",
         attrs=("kind", "pid"),
         mig=True,
     ),
     Field(
         "vgpu_license_status",
-        "gauge",
         "bool",
         "1 while a vGPU licence is active, 0 while it is not or none is needed.",
         "nvmlDeviceGetGridLicensableFeatures_v4",
-        Tier.SLOW,
         dcgm="DCGM_FI_DEV_VGPU_LICENSE_STATUS",
     ),
 )
