@@ -94,6 +94,24 @@ class SingleCall:
         self._running = future
         return future
 
+    async def result(self, work: Callable[[], T], within: float) -> T:
+        """Make a call and return its result.
+
+        Args:
+            work: the call.
+            within: maximum duration, in seconds; a call that takes longer is not ended.
+
+        Raises:
+            TimeoutError: it takes longer, or an earlier call has not returned.
+            Exception: what the call raised.
+        """
+        future = self.start(work)
+        if future is not None:
+            await asyncio.wait([future], timeout=within)
+        if future is None or not future.done():
+            raise TimeoutError
+        return future.result()
+
     def stop(self) -> None:
         """End the thread, after its call if it is in one; until then, no other call is started."""
         if self._executor is not None:

@@ -61,7 +61,13 @@ def _load(options: Options, check: Check, place: str, timeout_s: float) -> Findi
 def _address(options: Options) -> Finding:
     check = Check("hostengine.address", FAILS)
     try:
-        _connect(options)
+        if options.socket:
+            with socket.socket(socket.AF_UNIX) as unix:
+                unix.settimeout(_SECONDS)
+                unix.connect(options.socket)
+        else:
+            host, _, port = options.address.rpartition(":")
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS).close()
     except (socket.gaierror, UnicodeError):
         host = options.address.rpartition(":")[0]
         fix = (
@@ -76,13 +82,3 @@ def _address(options: Options) -> Finding:
         )
         return check.failure(options.address, observed, fix)
     return check.ok(options.address, "accepts connections")
-
-
-def _connect(options: Options) -> None:
-    if options.socket:
-        with socket.socket(socket.AF_UNIX) as unix:
-            unix.settimeout(_SECONDS)
-            unix.connect(options.socket)
-        return
-    host, _, port = options.address.rpartition(":")
-    socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS).close()

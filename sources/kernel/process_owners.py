@@ -144,18 +144,13 @@ class BlockingCalls:
         Returns:
             The processes by pid; empty if procfs is not the host's, or does not respond.
         """
-        future = self.thread.start(partial(_lookup, root, pids, now)) if pids else None
-        if future is None:
+        if not pids:
             return _NO_PROCESSES
-        await asyncio.wait([future], timeout=_LOOKUP_TIMEOUT)
-        if not future.done():
-            self._warn_once(f"{root} does not respond", log)
-            return _NO_PROCESSES
-        reason, found = future.result()
-        self._warn_once(reason, log)
-        return found
-
-    def _warn_once(self, reason: str, log: logging.Logger) -> None:
+        try:
+            work = partial(_lookup, root, pids, now)
+            reason, found = await self.thread.result(work, _LOOKUP_TIMEOUT)
+        except TimeoutError:
+            reason, found = f"{root} does not respond", _NO_PROCESSES
         if reason and reason not in self._logged:
             self._logged.add(reason)
             log.warning(
@@ -163,6 +158,7 @@ class BlockingCalls:
                 reason,
                 FIX,
             )
+        return found
 
 
 def _lookup(

@@ -128,7 +128,8 @@ class Gpu:
         Raises:
             DriverGoneError: the driver is gone.
         """
-        return self._visit(self._read_forced)
+        forced = self._plan.forced if self.is_read else []
+        return self._visit(lambda result: self._plan.run(forced, result, result.at))
 
     def _visit(self, read: Callable[[GpuReadings], object]) -> GpuReadings:
         result = GpuReadings(self.uuid, self._now())
@@ -138,10 +139,6 @@ class Gpu:
             except codes.DeviceLostError as lost:
                 self._mark_down(result, lost.code)
         return result
-
-    def _read_forced(self, result: GpuReadings) -> None:
-        if self.is_read:
-            self._plan.run(self._plan.forced, result, result.at)
 
     def _read(self, result: GpuReadings, *, slow: bool) -> None:
         plan = self._plan

@@ -187,7 +187,7 @@ class Library:
         for name in names:
             with contextlib.suppress(pynvml.NVMLError):
                 return cast("Callable[..., int]", pynvml._nvmlGetFunctionPointer(name))  # noqa: SLF001
-        return _missing
+        return lambda *_: codes.FUNCTION_NOT_FOUND
 
     def bind(self, names: str | Sequence[str], *args: object) -> Call:
         """Return a call of the first function that the library has, with bound arguments."""
@@ -300,10 +300,6 @@ class Library:
         attributes = pynvml.c_nvmlDeviceAttributes()
         code = self.call("nvmlDeviceGetAttributes_v2", handle, ctypes.byref(attributes))
         return code, attributes
-
-
-def _missing(*_: object) -> int:
-    return codes.FUNCTION_NOT_FOUND
 
 
 def address(handle: Handle) -> int:

@@ -4,7 +4,6 @@ NVML identifies processes only by pid, and pids are reused. A pid with its start
 process, so records are kept by both.
 """
 
-import asyncio
 import logging
 import os
 import re
@@ -232,15 +231,14 @@ class ProcessLookup:
         """
         if not pids and self.hidden_reason == "":
             return _NO_RECORDS
-        future = self.thread.start(partial(self._lookup, pids, at))
-        if future is not None:
-            await asyncio.wait([future], timeout=within)
-        if future is None or not future.done():
+        try:
+            records = await self.thread.result(partial(self._lookup, pids, at), within)
+        except TimeoutError:
             self._warn_once(f"{self.root} does not respond: {_NO_RESPONSE}", log)
             return _NO_RECORDS if self.hidden_reason == "" else None
         if self.hidden_reason:
             self._warn_once(f"{self.hidden_reason}: {_FIX}", log)
-        return future.result()
+        return records
 
     def _lookup(self, pids: Collection[int], at: Instant) -> Mapping[int, PidRecord] | None:
         # First, so that the result is known even if the lookup of a process hangs.

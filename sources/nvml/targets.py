@@ -203,10 +203,6 @@ class GrowingArray:
             size = min(self._max_size, max(self._box.value, size) * 2)
             self._array = (self._item * size)()
 
-    def raw(self) -> bytes:
-        """Return the bytes of the structs."""
-        return ctypes.string_at(self._array, self.count * ctypes.sizeof(self._item))
-
     def entries(self) -> list[Any]:
         """Return the structs."""
         return list(self._array[: self.count])
