@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Lock
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -42,7 +41,7 @@ class StatusPages:
     @property
     def pages(self) -> Pages:
         """Handlers and titles, by path."""
-        return MappingProxyType({PATH: (self.show, "the same as this page, as JSON")})
+        return {PATH: (self.show, "the same as this page, as JSON")}
 
     async def show(self, _: HttpRequest) -> HttpResponse:
         """Serve the document as JSON."""

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from types import MappingProxyType
 from typing import Final
 
 import orjson
@@ -48,7 +47,7 @@ class TopologyPages:
     def pages(self) -> Pages:
         """Handlers and titles, by path."""
         title = f"topology of the GPUs, and which are free; {BEST}?n=1 chooses the best"
-        return MappingProxyType({PATH: (self.show, title), BEST: (self.choose, "")})
+        return {PATH: (self.show, title), BEST: (self.choose, "")}
 
     async def show(self, request: HttpRequest) -> HttpResponse:
         """Serve the topology: as JSON, as text with a matrix and a tree, or for Graphviz."""

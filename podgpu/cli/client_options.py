@@ -116,28 +116,22 @@ def access_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Acce
     Raises:
         PermanentError: the combination is invalid. The message never contains a password.
     """
-    given = {name: _credential(name, arguments, environ) for name in _OPTIONS}
+    given: dict[str, CredentialOption] = {}
+    for name in _OPTIONS:
+        option, variable = getattr(arguments, name), f"PODGPU_{name.upper()}"
+        if option is not None:
+            given[name] = CredentialOption(option, _option(name), option=True)
+        elif value := environ.get(variable):
+            given[name] = CredentialOption(value, variable, option=False)
     if environ.get(PASSWORD):
-        if given["password_file"] is None:
+        file = given.get("password_file")
+        if file is None:
             given["password"] = CredentialOption(environ[PASSWORD], PASSWORD, option=False)
-        elif not given["password_file"].option:
-            raise PermanentError(
-                f"{PASSWORD} and {given['password_file'].origin} are both set: unset one"
-            )
+        elif not file.option:
+            raise PermanentError(f"{PASSWORD} and {file.origin} are both set: unset one")
     access = Access(**given, insecure=arguments.insecure)
     _check_combination(access)
     return access
-
-
-def _credential(
-    name: str, arguments: argparse.Namespace, environ: Mapping[str, str]
-) -> CredentialOption | None:
-    option: str | None = getattr(arguments, name)
-    if option is not None:
-        return CredentialOption(option, _option(name), option=True)
-    variable = f"PODGPU_{name.upper()}"
-    value = environ.get(variable, "")
-    return CredentialOption(value, variable, option=False) if value else None
 
 
 def _check_combination(access: Access) -> None:

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from config.errors import ConfigError
+from pipeline.base.errors import ComponentError, PermanentError
 from pipeline.base.version import VERSION
 from podgpu.cli import arguments as options
 from podgpu.cli.parser import Parser
 from podgpu.cli.shared_options import add_allowed, add_command, add_file, address, duration
+from podgpu.cli.terminal_text import complain, lines
 
-_EXIT_CONFIG = 2
+_EXIT_UNAVAILABLE = 1
+_EXIT_INVALID = 2
 
 
 def run_command(argv: Sequence[str] | None = None) -> int:
@@ -31,7 +34,10 @@ def run_command(argv: Sequence[str] | None = None) -> int:
         status: int = arguments.command(arguments)
     except ConfigError as error:
         print(error, file=sys.stderr)
-        return _EXIT_CONFIG
+        return _EXIT_INVALID
+    except ComponentError as error:
+        complain(lines(f"podgpu: {error}"))
+        return _EXIT_INVALID if isinstance(error, PermanentError) else _EXIT_UNAVAILABLE
     except BrokenPipeError:  # `podgpu fields | head`
         sys.stderr.close()
         return 0

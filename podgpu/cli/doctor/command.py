@@ -13,8 +13,7 @@ from types import FrameType
 from typing import Any, Final
 
 from config.errors import ConfigError
-from config.schema import Config
-from pipeline.component.code_permissions import GIVE_BOTH, Allowed, libraries
+from pipeline.component.code_permissions import GIVE_BOTH, libraries
 from pipeline.component.findings import FAILS, Check, Finding, exit_status
 from pipeline.host.daemon_threads import DaemonExecutor
 from podgpu.cli.doctor.config_selection import configured
@@ -67,29 +66,21 @@ def _check_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Findin
     try:
         config, place = configured(arguments.config, arguments.words)
     except ConfigError as error:
-        return Subject("", error.origin), _config_findings(error)
+        fix = "fix the problems listed; podgpu check reports the same"
+        return Subject("", error.origin), [
+            _CONFIG.failure(error.origin, problem.render(error.origin), fix)
+            for problem in error.problems
+        ]
     allowed = allowed_of(arguments)
     sessions = Sessions(plugins=allowed.everything, request_timeout=REQUEST_TIMEOUT)
     ctx = DoctorContext(config, kube=sessions.session, allowed=allowed)
-    findings = _refused(config, place, allowed) or [
-        _CONFIG.ok(place, f"good: sources {len(config.sources)}, sinks {len(config.sinks)}")
-    ]
-    findings += _run(diagnose(ctx), ctx.deadline)
-    return Subject(ctx.node, place), findings
-
-
-def _config_findings(error: ConfigError) -> list[Finding]:
-    fix = "fix the problems listed; podgpu check reports the same"
-    texts = [problem.render(error.origin) for problem in error.problems]
-    return [_CONFIG.failure(error.origin, text, fix) for text in texts]
-
-
-def _refused(config: Config, place: str, allowed: Allowed) -> list[Finding]:
-    """Return findings for libraries that may not be loaded. The kube checks cover kubeconfigs."""
-    return [
+    # Libraries that may not be loaded. The kube checks cover kubeconfigs.
+    findings = [
         _CONFIG.failure(place, f"{each.path}: {each.message}", f"{each.hint}; {GIVE_BOTH}")
         for each in libraries(config, allowed)
-    ]
+    ] or [_CONFIG.ok(place, f"good: sources {len(config.sources)}, sinks {len(config.sinks)}")]
+    findings += _run(diagnose(ctx), ctx.deadline)
+    return Subject(ctx.node, place), findings
 
 
 def _check_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:

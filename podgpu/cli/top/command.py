@@ -18,35 +18,32 @@ from pipeline.status_page.problems import problems, summary
 from pipeline.status_page.status_document import VERSION, StatusDocument
 from podgpu.cli import daemon_client
 from podgpu.cli.client_options import NO_ACCESS_OPTIONS, Access, access_of
-from podgpu.cli.terminal_text import EXIT_UNWRITTEN, complain, is_terminal, out, put, terminal_safe
+from podgpu.cli.terminal_text import EXIT_UNWRITTEN, is_terminal, out, put, terminal_safe
 from podgpu.cli.top.columns import heading, needed
 from podgpu.cli.top.ui_state import State
 from podgpu.cli.top.view import Feed, components, table
 
 PATH: Final = "/status"
-_EXIT_FAILED: Final = 1
-_EXIT_INVALID: Final = 2
-
 _DEFAULT_WIDTH: Final = 140
 """Width of the output if there is no terminal."""
 
 
 def top(arguments: argparse.Namespace) -> int:
-    """`podgpu top`: show the status live, or once."""
-    live = not arguments.once and is_terminal(out()) and is_terminal(sys.stdin)
-    try:
-        query = partial(fetch_status, access=access_of(arguments, os.environ))
-        status = query(arguments.url)
-        if not live:
-            text = "\n".join(plain(status, _width(status)))
-            return 0 if put(text, "podgpu top: the table") else EXIT_UNWRITTEN
-        # Imported only if it is needed.
-        from podgpu.cli.top.screen import show
+    """`podgpu top`: show the status live, or once.
 
-        show(Poller(arguments.url, float(arguments.interval), SystemClock(), status, query))
-    except ComponentError as error:
-        complain(terminal_safe(f"podgpu: {error}"))
-        return _EXIT_INVALID if isinstance(error, PermanentError) else _EXIT_FAILED
+    Raises:
+        ComponentError: the status cannot be read, or the terminal cannot be used.
+    """
+    live = not arguments.once and is_terminal(out()) and is_terminal(sys.stdin)
+    query = partial(fetch_status, access=access_of(arguments, os.environ))
+    status = query(arguments.url)
+    if not live:
+        text = "\n".join(plain(status, _width(status)))
+        return 0 if put(text, "podgpu top: the table") else EXIT_UNWRITTEN
+    # Imported only if it is needed.
+    from podgpu.cli.top.screen import show
+
+    show(Poller(arguments.url, float(arguments.interval), SystemClock(), status, query))
     return 0
 
 

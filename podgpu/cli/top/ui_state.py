@@ -55,7 +55,7 @@ _END: Final = 1 << 30
 _MOVES: Final = {
     **dict.fromkeys(("up", "k"), (0, -1)),
     **dict.fromkeys(("down", "j"), (0, 1)),
-    **dict.fromkeys(("page-up",), (-1, 0)),
+    "page-up": (-1, 0),
     **dict.fromkeys(("page-down", " "), (1, 0)),
     **dict.fromkeys(("home", "g"), (0, -_END)),
     **dict.fromkeys(("end", "G"), (0, _END)),

@@ -208,7 +208,9 @@ def frame(feed: Feed, state: State, width: int, height: int) -> Frame:
         height: height of the terminal.
     """
     whole = body(feed.status, state, width)
-    top = [(_title(feed.status, width), Style.REVERSE), (_second(feed), Style.BOLD)]
+    time = f" {feed.status.time:%H:%M:%S} UTC"
+    title = fit(f"{feed.status.node}: {summary(feed.status)}", width - len(time)) + time
+    top = [(title, Style.REVERSE), (_second(feed), Style.BOLD)]
     if state.tab is Tab.GPUS:
         top.append((heading(width), Style.BOLD))
     room = max(height - len(top) - 1, 1)
@@ -243,12 +245,6 @@ def _above(body: Sequence[Line], offset: int, room: int) -> list[str]:
             return [body[at].text for at in (*above, *before[len(above) : covered])]
         before = above
     return []
-
-
-def _title(status: StatusDocument, width: int) -> str:
-    left = f"{status.node}: {summary(status)}"
-    time = f" {status.time:%H:%M:%S} UTC"
-    return fit(left, width - len(time)) + time
 
 
 def _second(feed: Feed) -> str:

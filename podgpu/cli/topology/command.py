@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import orjson
@@ -33,9 +33,6 @@ from podgpu.cli.terminal_text import lines
 
 if TYPE_CHECKING:
     from pipeline.runtime.runtime import Runtime
-
-_EXIT_FAILED: Final = 1
-_EXIT_INVALID: Final = 2
 
 SECONDS: Final = 30.0
 """Time limit for the driver. Without its persistence daemon it has to initialize every GPU."""
@@ -62,10 +59,7 @@ class _Choice(msgspec.Struct):
 def topology(arguments: argparse.Namespace) -> int:
     """`podgpu topology`: print a matrix and a tree, or another format."""
     form = "json" if arguments.json else "dot" if arguments.dot else "text"
-    try:
-        response = _answer(arguments, PATH, {"format": form})
-    except ComponentError as error:
-        return _report_error(error)
+    response = _answer(arguments, PATH, {"format": form})
     print(lines(response.rstrip("\n")))
     return 0
 
@@ -77,32 +71,24 @@ def choose(arguments: argparse.Namespace) -> int:
         query["candidates"] = arguments.candidates
     try:
         n = count_of(arguments.count)
-        response = _answer(arguments, BEST, {"n": str(n), **query})
+    except RequestError as error:
+        raise PermanentError(str(error)) from error
+    response = _answer(arguments, BEST, {"n": str(n), **query})
+    try:
         choice = orjson.loads(response)
         msgspec.convert(choice, _Choice)
-    except (RequestError, ComponentError) as error:
-        return _report_error(error)
-    except (ValueError, msgspec.ValidationError):
+    except (ValueError, msgspec.ValidationError) as error:
         place = daemon_client.place(arguments.url or LOCAL)
-        return _report_error(ComponentError(f"{place}: the response is not from podgpu"))
+        raise ComponentError(f"{place}: the response is not from podgpu") from error
     if arguments.json:
         # The response is printed unchanged: orjson may be unable to encode its other values.
         print(lines(response.rstrip("\n")))
     else:
-        _print(choice)
+        for gpu in choice["gpus"]:
+            index = "-" if gpu["index"] is None else gpu["index"]
+            print(f"{index}\t{line(gpu['uuid'])}")
+        print(lines(choice["why"]), file=sys.stderr)
     return 0 if choice["gpus"] else TOO_FEW
-
-
-def _report_error(error: RequestError | ComponentError) -> int:
-    print(f"podgpu: {lines(str(error))}", file=sys.stderr)
-    return _EXIT_INVALID if isinstance(error, RequestError | PermanentError) else _EXIT_FAILED
-
-
-def _print(choice: Mapping[str, Any]) -> None:
-    for gpu in choice["gpus"]:
-        index = "-" if gpu["index"] is None else gpu["index"]
-        print(f"{index}\t{line(gpu['uuid'])}")
-    print(lines(choice["why"]), file=sys.stderr)
 
 
 def _answer(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) -> str:
@@ -116,7 +102,10 @@ def _answer(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) 
             if arguments.url is not None:
                 raise ComponentError(str(error)) from error
             print(f"podgpu: {error}; reading NVML", file=sys.stderr)
-    snapshot = _first_snapshot(arguments)
+    if arguments.recording is not None:
+        snapshot = _from_recording(arguments.recording)
+    else:
+        snapshot = _from_machine(reading_of(located(arguments.config)[0]))
     pages = TopologyPages(lambda: snapshot)
     handler = pages.show if path == PATH else pages.choose
     response = asyncio.run(handler(HttpRequest("GET", path, query, {})))
@@ -125,13 +114,6 @@ def _answer(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) 
         return text
     refused = PermanentError if response.status == HTTPStatus.BAD_REQUEST else TransientError
     raise refused(text.strip())
-
-
-def _first_snapshot(arguments: argparse.Namespace) -> Snapshot:
-    if arguments.recording is not None:
-        return _from_recording(arguments.recording)
-    config, _ = located(arguments.config)
-    return _from_machine(reading_of(config))
 
 
 def _from_recording(path: Path) -> Snapshot:

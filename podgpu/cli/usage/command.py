@@ -49,7 +49,12 @@ def usage(arguments: argparse.Namespace) -> int:
         by = GroupBy.parse(arguments.by or "namespace")
     except GroupByError as error:
         raise PermanentError(f"--by: {error}") from error
-    start_ns, end_ns = _span(arguments)
+    now_ns = SystemClock().now().wall_ns
+    start_ns = since(arguments.since, now_ns)
+    # `all` includes later entries, which exist if the clock was ahead when they were written.
+    end_ns = now_ns if start_ns else _LATEST_NS
+    if arguments.until is not None:
+        end_ns = since(arguments.until, now_ns)
     if start_ns >= end_ns:
         until = "now" if arguments.until is None else "--until"
         raise PermanentError(
@@ -82,14 +87,6 @@ def _without_gc() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _span(arguments: argparse.Namespace) -> tuple[int, int]:
-    now_ns = SystemClock().now().wall_ns
-    start_ns = since(arguments.since, now_ns)
-    # `all` includes later entries, which exist if the clock was ahead when they were written.
-    latest_ns = now_ns if start_ns else _LATEST_NS
-    return start_ns, latest_ns if arguments.until is None else since(arguments.until, now_ns)
 
 
 def _read(

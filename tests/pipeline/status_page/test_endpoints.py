@@ -22,7 +22,7 @@ from pipeline.http.listener_registry import Listeners
 from pipeline.model import Instant
 from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.endpoints import GOOD_FOR_NS, StatusPages
-from pipeline.status_page.html.style import POLICY
+from pipeline.status_page.html.page import POLICY
 from tests.pipeline.status_page.html_reader import read, table
 from tests.pipeline.status_page.scenes import mig_node, troubled, two_gpus
 from tests.support.http import LOCAL, Client, Clients, says

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from pipeline.http.builtin_pages import links
 from pipeline.status_page.document_builder import status_of
-from pipeline.status_page.html.gpu_table import MOST
-from pipeline.status_page.html.page import refresh
-from pipeline.status_page.html.style import POLICY, STYLE
+from pipeline.status_page.html.page import POLICY, STYLE, refresh
+from pipeline.status_page.html.tables import MOST_HOLDERS
 from podgpu.cli.top.command import plain
 from tests.pipeline.status_page.html_reader import Element, page, read, table
 from tests.pipeline.status_page.scenes import (
@@ -213,7 +212,7 @@ def test_of_many_holders_some_are_named_and_the_rest_counted() -> None:
     node.has(gpu(0))
     report_claims(node, *(kubelet_claim(f"p{n:02}", f"{uuid_of(0)}::{n}") for n in range(48)))
     [_, row] = table(read(page(status_of(status_input(node)), ())), "gpus")
-    assert row[5].count("replica") == MOST
+    assert row[5].count("replica") == MOST_HOLDERS
     assert "and 40 more: see /status" in row[5]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podgpu.cli import main
-from podgpu.cli.dcgm_exporter import yaml_writer
+from podgpu.cli.dcgm_exporter.config_builder import ConfigDraft, yaml_text
 from podgpu.cli.dcgm_exporter.option_table import OPTIONS
 from tests.podgpu.cli.dcgm_configs import config_of, parsed, value_at
 
@@ -22,11 +22,11 @@ PLACES = st.tuples(st.sampled_from(["a", "b.c", "b.d", "e.f.g"]), TEXTS)
 def test_any_text_is_written_and_read_back_unchanged(
     places: list[tuple[str, str]], items: list[str]
 ) -> None:
-    draft = yaml_writer.ConfigDraft()
+    draft = ConfigDraft()
     draft.put("list", tuple(items))
     for place, value in places:
         draft.put(place, value, value)
-    text = yaml_writer.text(draft, items)
+    text = yaml_text(draft, items)
     read_back = yaml.safe_load(text)
     assert read_back["list"] == [item.replace("${", "$${") for item in items]
     for place, value in dict(places).items():

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 
 from pipeline.model.ledger_usage import UsageRow, UsageWindow
 from pipeline.status_page.device_status import MOST_DEVICES
-from pipeline.status_page.document_builder import status_of
+from pipeline.status_page.document_builder import MOST_PODS, status_of
 from pipeline.status_page.status_document import StatusDocument, UsageStatus
-from pipeline.status_page.usage_status import MOST
 from tests.pipeline.ledger.reports.windows import (
     GPUS,
     HOUR,
@@ -195,14 +194,14 @@ def test_a_document_of_an_older_podgpu_without_devices_is_shown() -> None:
 
 def test_only_the_pods_that_held_the_most_have_a_row() -> None:
     rows = table(shown("many"), "day")[1:]
-    assert len(rows) == MOST + 3
-    assert rows[MOST] == ["2 other pods", "1.0 h", "", "", "1.0 h", "0.0 h", "2.00 kWh"]
+    assert len(rows) == MOST_PODS + 3
+    assert rows[MOST_PODS] == ["2 other pods", "1.0 h", "", "", "1.0 h", "0.0 h", "2.00 kWh"]
     assert rows[-1][1] == "66.0 h"
     assert "All 69.0 h of all devices have usage data." in shown("many").text
 
 
 def test_a_single_other_pod_is_singular() -> None:
-    status = status_with(last_day(many(MOST + 1)))
+    status = status_with(last_day(many(MOST_PODS + 1)))
     assert "1 other pod " in read(page(status, ())).one("main").text
 
 
