@@ -67,14 +67,14 @@ async def _check_server(
         if error is not None:
             right = Right(verb, "pods")
             refused.append(verb)
-            found.append(rbac.failure(place, f"may not {right}", right.fix))
+            found.append(rbac.failure(place, f"may not {right}", right.fix()))
     granted = [Right("list", "pods"), Right("watch", "pods")]
     for right, option in _DRA_RIGHTS.items():
         if not getattr(options, option):
             continue
         granted.append(right)
         if not await is_allowed(api, right):
-            fix = f"{right.fix}; or set {option}: false if DRA is not used"
+            fix = f"{right.fix()}; or set {option}: false if DRA is not used"
             found.append(rbac.warning(place, f"may not {right}", fix))
     if all(each.check != rbac.id for each in found):
         found.append(rbac.ok(place, ", ".join(map(str, granted))))

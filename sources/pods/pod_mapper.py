@@ -12,7 +12,7 @@ from pipeline.model import Claim, Pod, PodContainer, PodInfo, StringPairs
 from pipeline.model.plugin_ids import glob_matcher
 from sources.pods.allocations.annotation_table import allocations, kai_allocation
 from sources.pods.allocations.kai import groups
-from sources.pods.allocations.pod_facts import AnnotationProblem, PodFacts, amount
+from sources.pods.allocations.pod_facts import PodFacts, amount
 from sources.pods.options import Options
 from sources.pods.resource_claims import claims_of
 from sources.pods.timestamps import Timestamps
@@ -76,13 +76,13 @@ class PodOmissions:
         uid: UID of the pod.
         pod: `namespace/name`, for people.
         omitted: number of labels and annotations that were too many or too long.
-        complaints: problems of the annotations that name its devices.
+        problems: by annotation, why it cannot be read.
     """
 
     uid: str
     pod: str
     omitted: int
-    complaints: tuple[AnnotationProblem, ...]
+    problems: Mapping[str, str]
 
 
 class PodMapper:
@@ -121,7 +121,7 @@ class PodMapper:
         found = tuple(containers(spec, status, self._timestamps, ended=ended, deleting=deleting))
         annotations = as_dict(metadata.get("annotations"))
         claims: tuple[Claim, ...] = ()
-        complaints: tuple[AnnotationProblem, ...] = ()
+        problems: dict[str, str] = {}
         requests = requested_resources(spec)
         all_labels = as_dict(metadata.get("labels"))
         node = as_text(spec.get("nodeName"))
@@ -133,15 +133,15 @@ class PodMapper:
         # A restored or copied pod may have the annotations of another pod.
         extended = _extended(requests, self._counted)
         if wants := bool(extended or as_dicts(spec.get("resourceClaims"))):
-            claims, complaints = allocations(facts, self._configured, self._resources)
+            claims, problems = allocations(facts, self._configured, self._resources)
         if members:
             further = kai_allocation(facts, reserving=reserving)
-            claims, complaints = claims + further[0], complaints + further[1]
+            claims, problems = claims + further[0], problems | further[1]
         labels, dropped_labels = self._labels(all_labels)
         shown, dropped = self._annotations(annotations)
-        if complaints or dropped_labels or dropped:
+        if problems or dropped_labels or dropped:
             omitted = dropped_labels + dropped
-            self._report(PodOmissions(uid, f"{namespace}/{name}", omitted, complaints))
+            self._report(PodOmissions(uid, f"{namespace}/{name}", omitted, problems))
         qos = sys.intern(as_text(status.get("qosClass")))
         return Pod(
             PodInfo(uid, namespace, name, phase, *_workload(metadata), qos, labels, shown),

@@ -18,15 +18,11 @@ from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi, SourceContext
 from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from pipeline.model import NS, Pod, RawDeviceId, ResourceClaim
+from sources.pods.resource_slices import FIRST_RETRY, MAX_RETRY, NOT_FOUND, VERSIONS
 from sources.pods.timestamps import Timestamps
 
-_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
-_FORBIDDEN, _NOT_FOUND = 403, 404
 _REQUEST_TIMEOUT: Final = 5.0
 """Seconds for which pods wait for their claims."""
-_FIRST_RETRY: Final = 2.0
-_MAX_RETRY: Final = 300.0
-"""Seconds until claims that could not be read are requested again."""
 _TEMPLATE_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a claim that was created for one pod, from a template."""
 
@@ -82,9 +78,9 @@ class ClaimReader:
         self._api = api
         self._timestamps = timestamps
         self._read: dict[str, dict[str, ResourceClaim]] = {}
-        self._versions = list(_VERSIONS)
-        self._backoff = Backoff(_FIRST_RETRY, _MAX_RETRY)
-        self._pauses = Backoff(_FIRST_RETRY, _MAX_RETRY)
+        self._versions = list(VERSIONS)
+        self._backoff = Backoff(FIRST_RETRY, MAX_RETRY)
+        self._pauses = Backoff(FIRST_RETRY, MAX_RETRY)
         self._failures = 0
         self._logged: tuple[int, str] | None = None
         self._retry_ns = 0
@@ -111,7 +107,7 @@ class ClaimReader:
                 self._failed(ApiError(message, reason="no answer"))
             else:
                 self._failures, self._logged = 0, None
-                self._backoff = Backoff(_FIRST_RETRY, _MAX_RETRY)
+                self._backoff = Backoff(FIRST_RETRY, MAX_RETRY)
         found = [self._filled(pod) for pod in pods]
         if any(self.has_unread(pod) for pod in found):
             self._unread.set()
@@ -162,7 +158,7 @@ class ClaimReader:
             try:
                 response = as_dict(orjson.loads(await api.get(path, {})))
             except ApiError as error:
-                if error.status != _NOT_FOUND:
+                if error.status != NOT_FOUND:
                     raise
             except orjson.JSONDecodeError:
                 raise ApiError(f"{path}: the response is not JSON", reason="no JSON") from None
@@ -170,7 +166,7 @@ class ClaimReader:
                 self._versions = [version]
                 return map_claim(response, self._timestamps)
         # An upgrade may have removed the API version that existed before.
-        self._versions = list(_VERSIONS)
+        self._versions = list(VERSIONS)
         return None
 
     def _failed(self, error: ApiError) -> None:
@@ -184,5 +180,5 @@ class ClaimReader:
                 "shown as its holders; podgpu retries at least every %.0f minutes; grant get on "
                 "resourceclaims in resource.k8s.io, or set resource_claims: false",
                 error,
-                _MAX_RETRY / 60,
+                MAX_RETRY / 60,
             )

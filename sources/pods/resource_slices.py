@@ -14,17 +14,18 @@ from pipeline.kube.reflector import Reflector
 from pipeline.model import NS, DeviceAliasesReplaced, Instant, RawDeviceId, placement_name
 from sources.pods.timestamps import Timestamps
 
-_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
-_FIRST_RETRY: Final = 2.0
-_MAX_RETRY: Final = 300.0
-"""Seconds until ResourceSlices are requested again from a cluster that has none or refuses them. A
-server that starts may refuse them temporarily; permissions may be granted and clusters upgraded
-while podgpu runs."""
+VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+FIRST_RETRY: Final = 2.0
+MAX_RETRY: Final = 300.0
+"""Seconds until ResourceSlices or ResourceClaims that cannot be read are requested again. A server
+that starts may refuse them temporarily; permissions may be granted and clusters upgraded while
+podgpu runs."""
 
 _HEALTHY: Final = 60.0
 """Seconds after which a working watch resets the delay and the failure count."""
 
-_FORBIDDEN, _NOT_FOUND = 403, 404
+FORBIDDEN: Final = 403
+NOT_FOUND: Final = 404
 
 _MIG: Final = re.compile(
     # Until 2025: id of the profile, first memory slice, number of slices. Since then: name of the
@@ -189,7 +190,7 @@ class SliceFollower:
 
     async def run(self) -> None:
         """Watch slices until cancelled."""
-        backoff = Backoff(_FIRST_RETRY, _MAX_RETRY, _HEALTHY)
+        backoff = Backoff(FIRST_RETRY, MAX_RETRY, _HEALTHY)
         while True:
             started = self._ctx.clock.now()
             kind, reason = await self._follow()
@@ -203,7 +204,7 @@ class SliceFollower:
                     "%s; devices of DRA drivers cannot be resolved by name; podgpu retries at "
                     "least every %.0f minutes"
                 )
-                self._ctx.log.info(text, reason, _MAX_RETRY / 60)
+                self._ctx.log.info(text, reason, MAX_RETRY / 60)
                 if self._emitted is None:
                     # Emit no aliases, so that the join does not wait for them.
                     await self._emit()
@@ -211,7 +212,7 @@ class SliceFollower:
 
     async def _follow(self) -> tuple[tuple[int, str], str]:
         """Watch slices as long as possible; return why they cannot be watched."""
-        for version in _VERSIONS:
+        for version in VERSIONS:
             reflector = Reflector(
                 self._api,
                 f"/apis/resource.k8s.io/{version}/resourceslices",
@@ -223,9 +224,9 @@ class SliceFollower:
             try:
                 await reflector.run()
             except ApiError as error:  # from `watch_failed`
-                if error.status == _FORBIDDEN:
+                if error.status == FORBIDDEN:
                     return error.dedup_key, str(error)
-        return (_NOT_FOUND, ""), "this cluster has no ResourceSlices"
+        return (NOT_FOUND, ""), "this cluster has no ResourceSlices"
 
     async def replaced(self, objects: Sequence[Slice]) -> None:
         """Receive all slices."""
@@ -247,7 +248,7 @@ class SliceFollower:
 
     async def watch_failed(self, error: ApiError) -> None:
         """Stop if there is nothing to watch; after other errors the reflector retries."""
-        if error.status in {_NOT_FOUND, _FORBIDDEN}:
+        if error.status in {NOT_FOUND, FORBIDDEN}:
             raise error
 
     async def _emit(self) -> None:

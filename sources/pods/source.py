@@ -38,12 +38,12 @@ class PodWarnings:
                 "select fewer or raise max_labels (logged once for all pods)"
             )
             self._log.warning(text, left.pod, left.omitted, self._limit)
-        for problem in left.complaints:
-            key = left.uid, problem.annotation
+        for annotation, problem in left.problems.items():
+            key = left.uid, annotation
             if key not in self._warned:
                 set_last(self._warned, key, None, _MAX_REMEMBERED)
                 text = "pod %s: annotation %s: %s; it is ignored"
-                self._log.warning(text, left.pod, problem.annotation, problem.text)
+                self._log.warning(text, left.pod, annotation, problem)
 
 
 class PodsSource:

@@ -19,7 +19,7 @@ from pipeline.allocations.own_annotations import own_annotations
 from pipeline.base.safe_text import shortened
 from pipeline.model import Claim, Evidence, Origin, PartialRef
 from sources.pods.allocations import gpushare, hami, kai, volcano
-from sources.pods.allocations.pod_facts import AnnotationProblem, PodFacts, requested
+from sources.pods.allocations.pod_facts import PodFacts, requested
 from sources.pods.options import Options, Scheduler
 
 
@@ -55,8 +55,8 @@ def allocations(
     facts: PodFacts,
     annotations: Iterable[str] = (),
     resources: Mapping[Scheduler, Collection[str]] | None = None,
-) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
-    """Return the claims from a pod's annotations, and the problems of these annotations.
+) -> tuple[tuple[Claim, ...], dict[str, str]]:
+    """Return the claims from a pod's annotations, and the problem of each unreadable one.
 
     Annotations that podgpu wrote itself are ignored. podgpu writes no scheduler's annotations, so
     its mark cannot hide one of those. A scheduler's annotation is used only for a pod that requests
@@ -72,12 +72,12 @@ def allocations(
     readers = {key: each for key, each in _READERS.items() if each.scheduler in resources}
     ours = own_annotations(facts.annotations).keys() - _READERS.keys()
     claims: list[Claim] = []
-    complaints: list[AnnotationProblem] = []
+    problems: dict[str, str] = {}
     for annotation in dict.fromkeys((*readers, *annotations)):
         if annotation not in facts.annotations or annotation in ours:
             continue
         if not isinstance(facts.annotations[annotation], str):
-            complaints.append(AnnotationProblem(annotation, "is not text"))
+            problems[annotation] = "is not text"
             continue
         reader = readers.get(annotation)
         try:
@@ -86,16 +86,14 @@ def allocations(
             else:
                 held = _read_scheduled(facts, reader, resources[reader.scheduler])
         except MalformedError as error:
-            complaints.append(AnnotationProblem(annotation, str(error)))
+            problems[annotation] = str(error)
         else:
             claims += _claims(facts, annotation, held, vouched=reader is None)
-    return tuple(claims), tuple(complaints)
+    return tuple(claims), problems
 
 
-def kai_allocation(
-    facts: PodFacts, *, reserving: bool
-) -> tuple[tuple[Claim, ...], tuple[AnnotationProblem, ...]]:
-    """Return the claim of a pod in a group of KAI, and the problems of its annotations.
+def kai_allocation(facts: PodFacts, *, reserving: bool) -> tuple[tuple[Claim, ...], dict[str, str]]:
+    """Return the claim of a pod in a group of KAI, and the problem of an unreadable annotation.
 
     Args:
         facts: what is known of the pod.
@@ -103,9 +101,9 @@ def kai_allocation(
     """
     key, read = (kai.RESERVED, kai.read_reservation) if reserving else (kai.GROUP, kai.read_shared)
     try:
-        return tuple(_claims(facts, key, read(facts), vouched=False)), ()
+        return tuple(_claims(facts, key, read(facts), vouched=False)), {}
     except MalformedError as error:
-        return (), (AnnotationProblem(key, str(error)),)
+        return (), {key: str(error)}
 
 
 def _read_scheduled(

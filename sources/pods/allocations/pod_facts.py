@@ -89,14 +89,6 @@ class PodFacts:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotationProblem:
-    """An annotation that cannot be read, and its problem."""
-
-    annotation: str
-    text: str
-
-
 class Request(NamedTuple):
     """A request.
 

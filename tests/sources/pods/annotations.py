@@ -64,7 +64,7 @@ Held = tuple[str, tuple[str, ...], float | None]
 def held(annotations: dict[str, Any], containers: tuple[PodContainer, ...] = ONE) -> list[Held]:
     """Return (container, devices as `scheme text`, share) for each claim."""
     claims, complaints = allocations(facts(annotations, containers), (CONFIGURED,))
-    assert complaints == ()
+    assert complaints == {}
     return [
         (c.subject.container, tuple(f"{d.scheme} {d.text}" for d in c.devices), c.share)
         for c in claims

@@ -222,10 +222,10 @@ def test_annotations_that_the_configuration_names_are_read(
     claims, complaints = allocations(
         facts({CONFIGURED: json.dumps(value)}), (CONFIGURED, CONFIGURED)
     )
-    assert complaints == ()
+    assert complaints == {}
     assert [(c.resource, tuple(d.text for d in c.devices)) for c in claims] == expected
     assert {d.scheme for c in claims for d in c.devices} <= {"uuid"}
-    assert allocations(facts({CONFIGURED: json.dumps(value)})) == ((), ())
+    assert allocations(facts({CONFIGURED: json.dumps(value)})) == ((), {})
 
 
 def test_a_claim_contains_all_known_names_and_ids() -> None:

@@ -105,7 +105,7 @@ def test_annotations_of_schedulers_that_are_not_configured_are_ignored(
     # Problems of these annotations are not reported either.
     broken = raw_pod(spec=spec_requesting(), annotations=dict.fromkeys(every, "{"))
     _, omissions = map_pod(broken, schedulers=schedulers)
-    complaints = {one.annotation for each in omissions for one in each.complaints}
+    complaints = {annotation for each in omissions for annotation in each.problems}
     assert complaints == {key for name in schedulers for key in ANNOTATIONS[name]} - {DECIDED}
 
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from pipeline.model import PodContainer
 from sources.pods.allocations.annotation_table import _READERS, allocations
-from sources.pods.allocations.pod_facts import AnnotationProblem
 from tests.sources.pods.annotations import (
     ALIYUN,
     ALIYUN2,
@@ -69,7 +68,7 @@ ALL_ANNOTATIONS = list(_READERS)
 )
 def test_malformed_annotations_of_koordinator_are_reported(value: str, text: str) -> None:
     found = allocations(facts({KOORDINATOR: value}))
-    assert found == ((), (AnnotationProblem(KOORDINATOR, text),))
+    assert found == ((), {KOORDINATOR: text})
 
 
 @pytest.mark.parametrize(
@@ -101,12 +100,12 @@ def test_malformed_annotations_of_koordinator_are_reported(value: str, text: str
     ],
 )
 def test_malformed_annotations_of_hami_are_reported(annotations: dict[str, str], text: str) -> None:
-    assert allocations(facts(annotations)) == ((), (AnnotationProblem(HAMI, text),))
+    assert allocations(facts(annotations)) == ((), {HAMI: text})
 
 
 def test_an_annotation_of_hami_for_another_number_of_containers_is_reported() -> None:
-    _, [complaint] = allocations(facts({HAMI: ";;"}, WITH_INIT))
-    assert complaint.text == "expected 3 or 1 containers, found 2"
+    _, complaints = allocations(facts({HAMI: ";;"}, WITH_INIT))
+    assert complaints == {HAMI: "expected 3 or 1 containers, found 2"}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +143,7 @@ def test_malformed_annotations_of_other_schedulers_are_reported(
     claims, complaints = allocations(
         facts({annotation: value, DECIDED: "1", **good}, TWO), (CONFIGURED,)
     )
-    assert complaints == (AnnotationProblem(annotation, text),)
+    assert complaints == {annotation: text}
     # Only that annotation is ignored.
     assert [d.text for claim in claims for d in claim.devices] == ["0"]
 
@@ -165,7 +164,7 @@ def test_any_text_is_read_or_reported(
     claims, complaints = allocations(facts(annotations, containers), (CONFIGURED,))
     assert all(claim.devices for claim in claims)
     assert all(claim.share is None or 0 < claim.share <= 1 for claim in claims)
-    assert all(complaint.text.isprintable() for complaint in complaints)
+    assert all(text.isprintable() for text in complaints.values())
 
 
 VALUES = st.recursive(
@@ -212,4 +211,4 @@ def test_deeply_nested_json_is_read_or_reported(annotation: str, deep: str) -> N
         annotations = {DECIDED: "1", annotation: hostile}
         claims, complaints = allocations(facts(annotations), (CONFIGURED,))
         assert not (claims and complaints)
-        assert all(complaint.text.isprintable() for complaint in complaints)
+        assert all(text.isprintable() for text in complaints.values())

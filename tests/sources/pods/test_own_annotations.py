@@ -103,11 +103,11 @@ def marked(annotation: str, value: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("value", [A, f"{A},{B}", "rubbish"])
 def test_own_annotations_are_neither_claims_nor_problems(value: str) -> None:
-    assert allocations(facts(marked(CONFIGURED, value)), (CONFIGURED,)) == ((), ())
+    assert allocations(facts(marked(CONFIGURED, value)), (CONFIGURED,)) == ((), {})
     # Without the mark, or with another value in it, the annotation counts as another program's.
     for others in ({CONFIGURED: value}, marked(CONFIGURED, "x") | {CONFIGURED: value}):
         found, [complaint] = allocations(facts(others), (CONFIGURED,))
-        assert (found, complaint.annotation) == ((), CONFIGURED)
+        assert (found, complaint) == ((), CONFIGURED)
 
 
 SCHEDULER_ANNOTATIONS: list[dict[str, str]] = [
@@ -156,7 +156,7 @@ def test_own_annotations_do_not_hide_those_of_schedulers() -> None:
     annotations = marked(CONFIGURED, A) | {HAMI: f"{B},NVIDIA,3000,50:;"}
     found, complaints = allocations(facts(annotations), (CONFIGURED,))
     assert [claim.origin.detail for claim in found] == [HAMI]
-    assert complaints == ()
+    assert complaints == {}
 
 
 # -- the whole loop: the source reads what the sink wrote

@@ -97,7 +97,7 @@ def test_t18_t19_each_format_gives_its_containers_the_devices(
         f"{c.subject.container}={','.join(short.get(d.text, d.text) for d in c.devices)}"
         for c in pod.claims
     ]
-    problems = [complaint.text for one in omissions for complaint in one.complaints]
+    problems = [problem for one in omissions for problem in one.problems.values()]
     assert " ".join(found + problems) == expected
 
 
