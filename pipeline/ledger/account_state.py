@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pipeline.model import NS, DeviceUsage, Instant, TotalsRestored
+from pipeline.model import NS, ContainerUsage, DeviceUsage, Holding, Instant, TotalsRestored
 
 _MAX_TOTAL: Final = 1 << 62
 """Upper limit of all totals: 2**62 ns are 146 years."""
@@ -137,10 +137,7 @@ def _shifted(value: Any, shift_ns: int, now: Instant) -> Any:
         return moved if abs(fits - value.wall_ns) <= _STEP_NS else Instant(moved.mono_ns, fits)
     if isinstance(value, tuple):
         return tuple([_shifted(one, shift_ns, now) for one in value])
-    fields = getattr(type(value), "__dataclass_fields__", None)
-    if fields is None or type(value).__name__ not in _TYPES_WITH_MOMENTS:
+    if not isinstance(value, DeviceUsage | ContainerUsage | Holding):
         return value
-    return type(value)(*[_shifted(getattr(value, name), shift_ns, now) for name in fields])
-
-
-_TYPES_WITH_MOMENTS: Final = frozenset({"DeviceUsage", "ContainerUsage", "Holding"})
+    values = [getattr(value, name) for name in value.__dataclass_fields__]
+    return type(value)(*[_shifted(one, shift_ns, now) for one in values])

@@ -34,6 +34,8 @@ _LOSSES: Final = "losses"
 class ReconnectBackoff:
     """Counts consecutive connections that were lost while the runtime listed its containers.
 
+    The source sets the count to 0 after a successful synchronization.
+
     Listing all containers for a plugin can make a runtime fail: with a few very large containers,
     some releases crash, and would crash again at each connection.
     """
@@ -45,10 +47,6 @@ class ReconnectBackoff:
         self.count += 1
         beyond = self.count - _MAX_LOSSES
         return min(_FIRST_PAUSE * 2 ** min(beyond, 10), _MAX_PAUSE) if beyond >= 0 else None
-
-    def reset(self) -> None:
-        """Reset the count after a successful synchronization."""
-        self.count = 0
 
 
 class NriSource:
@@ -102,7 +100,7 @@ class NriSource:
                         ctx.log.info(text, connection.plugin.runtime, count)
                     await _emit(ctx, changes, options.max_age)
                     if connection.plugin.synchronized:
-                        losses.reset()
+                        losses.count = 0
         finally:
             confirming.cancel()
             connection.close("podgpu closed it")

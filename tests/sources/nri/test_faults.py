@@ -321,7 +321,7 @@ class TestRepeatedDisconnects:
         pauses = [backoff.record_loss() for _ in range(20)]
         assert pauses[:8] == [None, None, 300, 600, 1200, 2400, 3600, 3600]
         assert pauses[-1] == 3600
-        backoff.reset()
+        backoff.count = 0
         assert backoff.record_loss() is None
 
 
