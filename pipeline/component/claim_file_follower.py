@@ -49,7 +49,7 @@ async def follow(
             outcome = await reader.read(changed)
             took_ns = ctx.clock.now().mono_ns - start_ns
             watcher.log_state(ctx.log)
-            wait = watcher.max_wait(await report.file(outcome, changed))
+            wait = await report.file(outcome, changed)
             pause_end_ns = ctx.clock.now().mono_ns + took_ns
             changed = await watcher.wait(wait)
             # If the file is written all the time, reading it takes at most half of a CPU core.

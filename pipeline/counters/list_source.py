@@ -114,7 +114,7 @@ class ListFile:
         if not self._is_watched:
             self._is_watched = True
             return  # the file may have changed between the first read and the start of the watch
-        if not await self._watcher.wait(self._watcher.max_wait(_POLL)):
+        if not await self._watcher.wait(_POLL):
             return
         loop = asyncio.get_running_loop()
         latest = loop.time() + _UNSETTLED

@@ -92,18 +92,20 @@ class Watcher:
             trouble = _add(inotify, folder, _FOLDER_EVENTS, armed) or trouble
         trouble = _add(inotify, str(self._path), _FILE_EVENTS, armed) or trouble
         for wd in self._armed.keys() - armed.keys():
-            try:
+            with contextlib.suppress(OSError):  # the kernel removes it with the watched file
                 inotify.rm_watch(self._armed[wd])
-            except OSError:
-                # Removed by the kernel, together with the watched file.
-                continue
         if inotify is self._inotify:
             self._armed, self._names, self.trouble = armed, frozenset(names), trouble
 
     async def wait(self, seconds: float) -> bool:
-        """Wait for a change, for a limited time; return whether there may have been one."""
+        """Wait for a change; return whether there may have been one.
+
+        Args:
+            seconds: the limit; it is lower while changes may be missed.
+        """
+        limit = min(seconds, _POLL_SECONDS) if self.trouble else seconds
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(limit):
                 await self._changed.wait()
         return self._changed.is_set()
 
@@ -122,10 +124,6 @@ class Watcher:
         elif self._logged_error and not self.trouble:
             log.info("%s: watching for changes again", self._path)
         self._logged_error = self.trouble
-
-    def max_wait(self, seconds: float) -> float:
-        """Return how long to wait for a change: not long if changes may be missed."""
-        return min(seconds, _POLL_SECONDS) if self.trouble else seconds
 
     def forget(self) -> None:
         """Forget changes up to now, because the file is about to be read."""

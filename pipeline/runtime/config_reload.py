@@ -80,8 +80,7 @@ def changes(old: Config, new: Config, *, replanned: bool = False) -> Changes:
     renamed = old.node != new.node
 
     def differs(component: Component, before: Component | None) -> bool:
-        entry = KINDS.get((component.role, component.kind))
-        uses_plan = entry is not None and entry.uses_plan
+        uses_plan = KINDS[component.role, component.kind].uses_plan
         return renamed or component != before or (replanned and uses_plan)
 
     sinks = [name for name, sink in new.sinks.items() if differs(sink, old.sinks.get(name))]
@@ -125,7 +124,7 @@ class FileWatch:
                 if asked or (content is not None and content != self._seen):
                     self._seen = content
                     yield asked
-                if await watcher.wait(watcher.max_wait(_POLL)):
+                if await watcher.wait(_POLL):
                     await asyncio.sleep(_SETTLE)
 
     def _read(self) -> bytes | None:

@@ -8,10 +8,10 @@ from pipeline.component.contracts import SinkContext
 from pipeline.delivery.async_wait import wait_first
 from pipeline.delivery.contract import Acked, Outcome, Record, Retry
 from pipeline.model import Snapshot
-from sinks.jsonl.line_encoder import Batch, SnapshotEncoder
+from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import Options
 from sinks.jsonl.target import WriteFault
-from sinks.jsonl.target_thread import TargetThread
+from sinks.jsonl.target_thread import LineWriter
 
 _SLOW_WRITE_S: Final = 10.0
 """Seconds after which a write that has not returned is reported as blocked."""
@@ -23,7 +23,7 @@ _Write: TypeAlias = "tuple[Sequence[Record], asyncio.Future[WriteFault | None]]"
 """Lines that are being written, and the call, which may block until a process reads the pipe."""
 
 
-class LinesPush:
+class LinesPush(LineWriter):
     """Implements `PushSink`: a record is a line, and to send it is to write it.
 
     A write that hangs can't be cancelled. Therefore it is remembered: if it succeeds later, its
@@ -35,9 +35,7 @@ class LinesPush:
     """
 
     def __init__(self, options: Options, ctx: SinkContext) -> None:
-        self._ctx = ctx
-        self._encoder = SnapshotEncoder(options, ctx)
-        self._target_thread = TargetThread(options, ctx)
+        super().__init__(options, ctx)
         # A chunk goes to one file, so it must not exceed the maximum size of a file.
         self._chunk = min(_CHUNK, int(options.max_size) or _CHUNK)
         self._write: _Write | None = None
@@ -45,12 +43,7 @@ class LinesPush:
     async def __aenter__(self) -> Self:
         """Open the file, and repair its end if podgpu was killed during a write."""
         self._write = None
-        await self._target_thread.open()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Close the file after the current write, unless that takes too long."""
-        await self._target_thread.close()
+        return await super().__aenter__()
 
     def encode(self, snapshot: Snapshot) -> Iterator[Record]:
         """Yield a record for each line. A line of podgpu's own metrics counts as one point."""
@@ -65,20 +58,20 @@ class LinesPush:
             if self._write is None:
                 if done == len(records):
                     return Acked()
-                self._write = self._start_write(records[done:])
+                self._write = self._start_chunk(records[done:])
             attempted, call = self._write
             if not await wait_first(self._ctx.clock, _SLOW_WRITE_S, call):
-                text = f"{self._target_thread.name} has accepted no data for {_SLOW_WRITE_S:g} s"
+                text = f"{self.name} has accepted no data for {_SLOW_WRITE_S:g} s"
                 return Retry("blocked", text, accepted=done)
             self._write, fault = None, call.result()
-            self._target_thread.log_failures()
+            self.log_failures()
             written = attempted if fault is None else attempted[: fault.lines]
             done += _overlap_count(written, records[done:])
             if fault is not None:
-                text = f"cannot write {self._target_thread.name}: {fault}{fault.fix}"
+                text = f"cannot write {self.name}: {fault}{fault.fix}"
                 return Retry(fault.reason, text, accepted=done)
 
-    def _start_write(self, records: Sequence[Record]) -> _Write:
+    def _start_chunk(self, records: Sequence[Record]) -> _Write:
         size = 0
         for count, record in enumerate(records):
             size += len(record.data)
@@ -86,7 +79,7 @@ class LinesPush:
                 records = records[:count]
                 break
         batch = Batch([record.data for record in records], [record.points for record in records])
-        return records, asyncio.wrap_future(self._target_thread.write(batch))
+        return records, asyncio.wrap_future(self.start_write(batch))
 
 
 def _overlap_count(written: Sequence[Record], records: Sequence[Record]) -> int:

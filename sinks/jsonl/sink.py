@@ -11,11 +11,11 @@ from pipeline.component.contracts import Sink, SinkContext, SinkInbox
 from pipeline.component.warnings import warn
 from pipeline.delivery.options import RetryOptions
 from pipeline.delivery.queued_sink import QueuedSink
-from sinks.jsonl.line_encoder import Batch, SnapshotEncoder
+from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import Options
 from sinks.jsonl.queued_lines import LinesPush
 from sinks.jsonl.target import WriteFault
-from sinks.jsonl.target_thread import TargetThread
+from sinks.jsonl.target_thread import LineWriter
 
 _RETRY: Final = RetryOptions(initial=Duration.parse("1s"), max=Duration.parse("10s"))
 _MAX_LINE: Final = 16 << 20
@@ -27,7 +27,7 @@ _SLOW_WRITE_S: Final = 10.0
 """Seconds after which a write that has not returned is logged."""
 
 
-class JsonLinesSink:
+class JsonLinesSink(LineWriter):
     """Writes the fresh readings of each snapshot, one line per device.
 
     The writing thread has only one snapshot at a time. While it can't be written, the sink's inbox
@@ -39,21 +39,14 @@ class JsonLinesSink:
     """
 
     def __init__(self, options: Options, ctx: SinkContext) -> None:
-        self._ctx = ctx
-        self._encoder = SnapshotEncoder(options, ctx)
-        self._target_thread = TargetThread(options, ctx)
+        super().__init__(options, ctx)
         self._last_error = ""
         self._dropped = 0
 
     async def __aenter__(self) -> Self:
         """Open the file, and repair its end if podgpu was killed during a write."""
         self._ctx.meter.add(_EMITTED, 0)
-        await self._target_thread.open()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Close the file after the current write, unless that takes too long."""
-        await self._target_thread.close()
+        return await super().__aenter__()
 
     async def run(self, inbox: SinkInbox) -> None:
         """Write snapshots until the inbox ends."""
@@ -63,19 +56,14 @@ class JsonLinesSink:
                 await self._write(batch)
 
     async def _write(self, batch: Batch) -> None:
-        call = self._target_thread.write(batch)
+        call = self.start_write(batch)
         written = asyncio.wrap_future(call)
         try:
             done, _ = await asyncio.wait({written}, timeout=_SLOW_WRITE_S)
             if not done:
-                warn(
-                    self._ctx,
-                    "%s has accepted no data for %g s",
-                    self._target_thread.name,
-                    _SLOW_WRITE_S,
-                )
+                warn(self._ctx, "%s has accepted no data for %g s", self.name, _SLOW_WRITE_S)
                 await asyncio.wait({written})
-                self._ctx.log.info("%s accepts data again", self._target_thread.name)
+                self._ctx.log.info("%s accepts data again", self.name)
         except asyncio.CancelledError:
             written.cancel()  # the thread continues, but nothing waits for it
             if call.done() and not call.cancelled() and call.exception() is None:
@@ -87,39 +75,34 @@ class JsonLinesSink:
         self._count_result(batch, written.result())
 
     def _count_result(self, batch: Batch, fault: WriteFault | None) -> None:
-        """Count the emitted and dropped readings of a batch."""
-        self._target_thread.log_failures()
-        if fault is None:
-            self._ctx.meter.add(_EMITTED, sum(batch.readings))
-            self._on_success()
-        else:
-            self._ctx.meter.add(_EMITTED, sum(batch.readings[: fault.lines]))
-            self._on_failure(fault, sum(batch.readings[fault.lines :]))
+        """Count the emitted and dropped readings of a batch.
 
-    def _on_failure(self, error: WriteFault, lost: int) -> None:
-        self._ctx.meter.add(_DROPPED, lost, reason=error.reason)
-        name, text = self._target_thread.name, str(error)
-        if error.cause.errno == errno.EPIPE:
-            raise TransientError(f"no process reads {name} any more: {text}") from error.cause
+        Raises:
+            TransientError: no process will read further lines.
+        """
+        self.log_failures()
+        written = len(batch.lines) if fault is None else fault.lines
+        self._ctx.meter.add(_EMITTED, sum(batch.readings[:written]))
+        if fault is None:
+            if self._last_error:
+                text = "%s can be written again; %d readings were dropped"
+                self._ctx.log.info(text, self.name, self._dropped)
+                self._last_error, self._dropped = "", 0
+            return
+        lost = sum(batch.readings[written:])
+        self._ctx.meter.add(_DROPPED, lost, reason=fault.reason)
+        if fault.cause.errno == errno.EPIPE:
+            raise TransientError(f"no process reads {self.name} any more: {fault}") from fault.cause
         self._dropped += lost
-        self._ctx.meter.set_problem(f"cannot write {name}: {text}", self._ctx.clock.now())
-        if self._last_error != text:
-            self._last_error = text
+        self._ctx.meter.set_problem(f"cannot write {self.name}: {fault}", self._ctx.clock.now())
+        if self._last_error != str(fault):
+            self._last_error = str(fault)
             self._ctx.log.warning(
                 "cannot write %s: %s%s; readings are dropped and counted until this works again",
-                name,
-                text,
-                error.fix,
+                self.name,
+                fault,
+                fault.fix,
             )
-
-    def _on_success(self) -> None:
-        if self._last_error:
-            self._ctx.log.info(
-                "%s can be written again; %d readings were dropped",
-                self._target_thread.name,
-                self._dropped,
-            )
-            self._last_error, self._dropped = "", 0
 
 
 def make_sink(options: Options, ctx: SinkContext) -> Sink:

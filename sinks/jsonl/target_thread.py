@@ -1,14 +1,14 @@
-"""A target with its own thread, because writing blocks."""
+"""What both sinks have in common: the encoder, and a target with its own thread."""
 
 import asyncio
 from concurrent.futures import Future
-from typing import Final
+from typing import Final, Self
 
 from pipeline.base.errors import TransientError
 from pipeline.component.contracts import SinkContext
 from pipeline.component.warnings import warn
 from pipeline.host.daemon_threads import DaemonExecutor
-from sinks.jsonl.line_encoder import Batch
+from sinks.jsonl.line_encoder import Batch, SnapshotEncoder
 from sinks.jsonl.options import STDOUT, Options
 from sinks.jsonl.target import FailureLog, WriteFault
 from sinks.jsonl.target_factory import Target, open_target
@@ -17,8 +17,8 @@ _CLOSE_TIMEOUT_S: Final = 0.5
 """Maximum number of seconds that a stopping sink waits for the current write."""
 
 
-class TargetThread:
-    """An open target and its thread.
+class LineWriter:
+    """Encodes snapshots, and writes lines in a thread, because writing blocks.
 
     Args:
         options: see `docs/sinks/jsonl.md`.
@@ -32,12 +32,13 @@ class TargetThread:
         self.name = "standard output" if options.path == STDOUT else options.path
         self._options = options
         self._ctx = ctx
+        self._encoder = SnapshotEncoder(options, ctx)
         self._failures = FailureLog()
         self._thread: DaemonExecutor | None = None
         self._target: Target | None = None
         self._flush_task: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
+    async def __aenter__(self) -> Self:
         """Open the target, and repair its end if podgpu was killed during a write.
 
         If configured, it is flushed at intervals until it is closed.
@@ -61,8 +62,9 @@ class TargetThread:
         self._thread = thread
         if self._options.fsync:
             self._flush_task = asyncio.create_task(self._flush())
+        return self
 
-    def write(self, batch: Batch) -> "Future[WriteFault | None]":
+    def start_write(self, batch: Batch) -> "Future[WriteFault | None]":
         """Start to write lines, after all earlier writes; the result is the error, if any."""
         if self._thread is None or self._target is None:
             raise RuntimeError("used outside of the sink's context")
@@ -82,7 +84,7 @@ class TargetThread:
         """Count and log failures that lost no line."""
         self._failures.log_new(self.name, self._ctx.log, self._ctx.meter, self._ctx.clock.now())
 
-    async def close(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the target after the current write, unless that takes too long."""
         if self._flush_task is not None:
             self._flush_task.cancel()

@@ -84,7 +84,7 @@ class SocketClient:
                     )
                     next_ns = next_ns if expires_ns is None else min(next_ns, expires_ns)
                     wait = max(next_ns - self._now(), 0) / NS
-                    await watcher.wait(watcher.max_wait(wait))
+                    await watcher.wait(wait)
                     if (rest := started + _REST_NS - self._now()) > 0:
                         await self._ctx.clock.sleep(rest / NS)
             finally:

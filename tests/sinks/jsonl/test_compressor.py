@@ -170,7 +170,7 @@ async def test_a_stop_aborts_compression(tmp_path: Path) -> None:
 def idle(bench: Bench) -> bool:
     """Return whether the compressor has finished or given up."""
     assert isinstance(bench.sink, JsonLinesSink)
-    target = bench.sink._target_thread._target
+    target = bench.sink._target
     assert isinstance(target, FileTarget)
     assert target._compressor is not None
     last = target._compressor._pass
