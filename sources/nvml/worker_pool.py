@@ -97,25 +97,19 @@ class Job(Generic[T]):
 AnyJob: TypeAlias = Job[Any]
 
 
-class _Worker(threading.Thread):
-    def __init__(self, pool: "WorkerPool") -> None:
-        super().__init__(name="podgpu-nvml", daemon=True)
-        self.pool = pool
-        self.retired = False
-        self.step: Step | None = None
-        self.since_ns = 0
+@dataclass(slots=True)
+class _Worker:
+    """The state of a thread.
 
-    def run(self) -> None:
-        while (work := self.pool.next_step(self)) is not None:
-            job, step = work
-            result: object = None
-            error: BaseException | None = None
-            try:
-                result = step.call()
-            except BaseException as caught:  # noqa: BLE001 -- handed to the loop, raised there
-                error = caught
-            if not self.pool.complete_step(self, job, step, result, error):
-                return
+    Attributes:
+        retired: whether the thread was abandoned or must end.
+        step: the running step.
+        since_ns: when that step started, on the monotonic clock.
+    """
+
+    retired: bool = False
+    step: Step | None = None
+    since_ns: int = 0
 
 
 class WorkerPool:
@@ -155,8 +149,8 @@ class WorkerPool:
             self._start_worker()
 
     def _start_worker(self) -> None:
-        self._worker = _Worker(self)
-        self._worker.start()
+        worker = self._worker = _Worker()
+        threading.Thread(target=self._work, args=(worker,), name="podgpu-nvml", daemon=True).start()
 
     def _too_many_stuck(self) -> TransientError:
         targets = " and in ".join(self._describe(target) for target in self._stuck)
@@ -245,7 +239,31 @@ class WorkerPool:
             job.finish()
         self._jobs.clear()
 
-    def next_step(self, worker: _Worker) -> tuple[AnyJob, Step] | None:
+    def _work(self, worker: _Worker) -> None:
+        while (work := self._next_step(worker)) is not None:
+            job, step = work
+            result: object = None
+            error: BaseException | None = None
+            try:
+                result = step.call()
+            except BaseException as caught:  # noqa: BLE001 -- handed to the loop, raised there
+                error = caught
+            with self._changed:
+                if worker.retired:
+                    # The result is discarded.
+                    if self._stuck.get(step.target) is worker:
+                        del self._stuck[step.target]
+                    return
+                worker.step = None
+                if error is not None:
+                    job.error = error
+                    self._end(job)
+                elif result is not None:
+                    job.answer = result
+                    if step.is_collected:
+                        job.results.append(result)
+
+    def _next_step(self, worker: _Worker) -> tuple[AnyJob, Step] | None:
         """Return the worker's next step, waiting for one; None if the worker must end."""
         with self._changed:
             while not worker.retired:
@@ -281,30 +299,6 @@ class WorkerPool:
         if job in self._jobs:
             self._jobs.remove(job)
         job.finish()
-
-    def complete_step(
-        self,
-        worker: _Worker,
-        job: AnyJob,
-        step: Step,
-        result: object,
-        error: BaseException | None,
-    ) -> bool:
-        """Take a worker's result; return False if the worker was abandoned and must end."""
-        with self._changed:
-            if worker.retired:
-                if self._stuck.get(step.target) is worker:
-                    del self._stuck[step.target]
-                return False
-            worker.step = None
-            if error is not None:
-                job.error = error
-                self._end(job)
-            elif result is not None:
-                job.answer = result
-                if step.is_collected:
-                    job.results.append(result)
-        return True
 
     async def close(self, last: Callable[[], None] | None, within: float) -> None:
         """Drop all jobs, make one last call unless a thread hangs, and stop the thread.
