@@ -95,8 +95,7 @@ class UsageTable:
             referred_to: returns whether a pod's name meant a pod before its uid was known.
         """
         for pod in pods:
-            info = pod.info
-            self.accounts.complete_pod_identity((info.namespace, info.name), info, referred_to)
+            self.accounts.complete_pod_identity(pod.info, referred_to)
 
     def add_samples(
         self, envelope: Envelope, uses: tuple[DeviceUse, ...], placements: MigPlacements
@@ -114,7 +113,8 @@ class UsageTable:
             device = placements.canonical_uuid(use.device)
             if device not in accounts:
                 continue
-            if self._was_waiting_at(use.at.mono_ns):
+            if (self._start_ns or 0) <= use.at.mono_ns < (self._all_reported_ns or 0):
+                # A source had not reported yet. Samples of a recording may be older.
                 self._resample_needed = True
                 continue
             valid_until = self._sampled_until.setdefault(device, {})
@@ -139,29 +139,20 @@ class UsageTable:
         if self._start_ns is None:
             self._start_ns = now.mono_ns
         if not self._started:
-            if not self._sources.all_reported:
-                self._all_reported_ns = None
-            elif self._all_reported_ns is None:
-                self._all_reported_ns = now.mono_ns
-            return self._first is not None and self._has_started(now)
+            return self._has_started(now)
         is_needed, self._resample_needed = self._resample_needed, False
         return is_needed
 
-    def _was_waiting_at(self, moment_ns: int) -> bool:
-        """Whether a source had not reported yet at a moment since podgpu started.
-
-        Samples of a recording from before that are not affected.
-        """
-        return (self._start_ns or 0) <= moment_ns < (self._all_reported_ns or 0)
-
     def _has_started(self, now: Instant) -> bool:
-        if self._started:
-            return True
-        first = self._first or now
-        has_waited = now.mono_ns - first.mono_ns >= _STARTUP_WAIT_NS
-        self._started = has_waited or self._sources.all_reported
-        if self._started and self._all_reported_ns is None:
-            self._all_reported_ns = now.mono_ns
+        """Whether samples count: all sources have reported, or were waited for."""
+        if not self._started:
+            first, all_reported = self._first, self._sources.all_reported
+            has_waited = first is not None and now.mono_ns - first.mono_ns >= _STARTUP_WAIT_NS
+            self._started = has_waited or (first is not None and all_reported)
+            if all_reported or self._started:
+                self._all_reported_ns = self._all_reported_ns or now.mono_ns
+            else:
+                self._all_reported_ns = None
         return self._started
 
     def remove(self, source: str, at: Instant) -> None:

@@ -156,14 +156,11 @@ class XidTable:
         return nearest if nearest and apart_ns(nearest) <= DEDUPLICATION_NS else None
 
     def _error(self, device: str, report: XidReport, moment: Instant) -> XidError:
-        victims = [
-            XidVictim(PartialRef(*one.container), one.pod, where, one.holds, one.uses)
-            for where, one in self._accounts.affected_by_xid(device, moment.mono_ns)
-        ]
-        found = sorted(self._with_cause(victims, device, report), key=_order)
+        affected = self._accounts.affected_by_xid(device, moment.mono_ns)
+        victims = tuple(sorted(self._with_cause(affected, device, report), key=_order))
         self._serial += 1
         error = XidError(
-            self._serial, device, report.code, moment, tuple(found), report.pid, report.process
+            self._serial, device, report.code, moment, victims, report.pid, report.process
         )
         self._count(error, error.victims)
         return error

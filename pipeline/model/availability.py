@@ -1,18 +1,17 @@
 """Availability of a node's GPUs: which are free, held in part or held."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import fsum
 from typing import Final, Literal, TypeAlias
 
+from pipeline.model.devices import compute_slices
 from pipeline.model.holders import Attribution, Holder
 from pipeline.model.topology_tree import Group, Topology
 
 CardState: TypeAlias = Literal["free", "part", "held", "absent"]
 """`absent`: the driver does not show the GPU now, or its holders are unknown. It is not free."""
 
-_SLICES: Final = re.compile(r"(?:(\d+)c\.)?(\d+)g\.")
 _PRECISION: Final = 1e-6
 
 
@@ -135,13 +134,9 @@ def _free_instances(instances: list[Attribution]) -> float | None:
     total = free = 0.0
     for attribution in instances:
         place = attribution.device.mig
-        profile = _SLICES.match(place.profile) if place is not None else None
-        if profile is None:
-            return None
-        # `1c.3g.40gb`: one slice of a GPU instance of three; `3g.40gb`: all three.
-        slices = int(profile[1] or profile[2])
+        slices = compute_slices(place.profile) if place is not None else None
         share = _left(attribution.holders)[1] if attribution.holders else 1.0
-        if share is None:
+        if slices is None or share is None:
             return None
         total += slices
         free += slices * share

@@ -1,11 +1,24 @@
 """GPUs and MIG instances."""
 
+import re
 from dataclasses import dataclass
+from typing import Final
+
+_SLICES: Final = re.compile(r"(?:(\d+)c\.)?(\d+)g\.")
 
 
 def placement_name(parent_uuid: str, profile: str, start: int) -> str:
     """Return `MigPlace.placement` of an instance, which need not exist yet."""
     return f"MIG-{parent_uuid}/{profile}@{start}"
+
+
+def compute_slices(profile: str) -> int | None:
+    """Return how many compute slices a MIG profile has; None if unknown.
+
+    `3g.40gb` has three; `1c.3g.40gb` is one slice of a GPU instance of three.
+    """
+    found = _SLICES.search(profile)
+    return (int(found[1] or found[2]) or None) if found else None
 
 
 @dataclass(frozen=True, slots=True)

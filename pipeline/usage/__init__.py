@@ -13,10 +13,8 @@ from pipeline.usage.apportionment import apportion
 from pipeline.usage.device_accounts import UsageAccounts
 from pipeline.usage.interval_samples import ContainerName, ProcessSample
 from pipeline.usage.renames import NameReferredTo
-from pipeline.usage.xid_attribution import AffectedContainer
 
 __all__ = [
-    "AffectedContainer",
     "ContainerName",
     "NameReferredTo",
     "ProcessSample",

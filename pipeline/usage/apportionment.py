@@ -27,12 +27,9 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
         raise ValueError("nothing can be split by weights that are all 0")
     if len(weights) == 1:
         return [total]
-    parts: list[int] = []
-    remainders: list[int] = []
-    for weight in weights:
-        part, remainder = divmod(total * weight, total_weight)
-        parts.append(part)
-        remainders.append(remainder)
+    exact = [divmod(total * weight, total_weight) for weight in weights]
+    parts = [part for part, _ in exact]
+    remainders = [remainder for _, remainder in exact]
     rest = total - sum(parts)
     if rest:
         for i in sorted(range(len(remainders)), key=remainders.__getitem__, reverse=True)[:rest]:

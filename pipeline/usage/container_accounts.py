@@ -1,14 +1,13 @@
-"""The usage accounts of the containers on one device."""
+"""The usage accounts of the containers on one device, and the end of their holdings."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
-from pipeline.model import NS, ContainerUsage, Instant, PartialRef, PodInfo
-from pipeline.usage.ended_holdings import NEVER
-from pipeline.usage.holding import HoldingAccount, sorted_xids, start_holding
-from pipeline.usage.interval_samples import ContainerName
+from pipeline.model import NS, Instant, PartialRef, PodInfo
+from pipeline.usage.container_account import ContainerAccount, Ids
+from pipeline.usage.ended_holdings import NEVER, EndedHoldings
+from pipeline.usage.holding import HoldingAccount
+from pipeline.usage.interval_samples import ContainerName, IntervalUsage
 
 MAX_CONTAINERS: Final = 256
 """Largest number of containers in the account of a device, including those that have ended."""
@@ -17,182 +16,13 @@ RETENTION_NS: Final = 300 * NS
 """How long the account of an ended container is kept, so that a scrape gets its last value."""
 
 
-class Ids:
-    """Generates unique ids for accounts, containers and holdings.
-
-    Args:
-        run: identifies this run of podgpu among all runs that write to the same ledger.
-    """
-
-    def __init__(self, run: str) -> None:
-        self._run = run
-        self._numbers = count(1)
-
-    def __call__(self) -> str:
-        """Return the next id."""
-        return f"{self._run}-{next(self._numbers)}"
-
-
-@dataclass(slots=True, eq=False)
-class ContainerAccount:
-    """The usage of one container on one device; see `ContainerUsage`.
-
-    Attributes:
-        name: the container.
-        ids: generates the ids of its holdings.
-        id: identifies this account.
-        has_processes: whether the last sample showed processes of the container on the device.
-        used_from_ns: since when it has or had processes there, by the monotonic clock: the sample
-            before the first one that showed them. None if no sample did.
-        used_to_ns: the first sample that no longer showed them; None if there is none.
-        unseen: whether the container was present when podgpu last ran and was not seen since.
-        running: the holding that has not ended.
-        ending: holdings that have ended and are not final yet.
-        last_finalized: the latest end of a final holding.
-        concealed: whether MPS concealed usage of the container. Then an unknown amount is not 0.
-        absorbed: ids of accounts and holdings that were merged into this account.
-    """
-
-    name: ContainerName
-    subject: PartialRef
-    pod: PodInfo | None
-    start: Instant
-    ids: Ids
-    id: str
-    ended: Instant | None = None
-    has_processes: bool = False
-    memory_bytes: int | None = None
-    busy_ns: int | None = None
-    held_ns: int = 0
-    energy_mj: int | None = None
-    xids: dict[int, int] = field(default_factory=dict)
-    used_from_ns: int | None = None
-    used_to_ns: int | None = None
-    unseen: bool = False
-    running: HoldingAccount | None = None
-    ending: list[HoldingAccount] = field(default_factory=list)
-    last_finalized: Instant | None = None
-    concealed: bool = False
-    absorbed: tuple[str, ...] = ()
-
-    @property
-    def has_full_identity(self) -> bool:
-        """Whether the pod's name and uid are both known."""
-        return bool(self.name[1] and self.name[3])
-
-    def start_holding(self, start: Instant) -> HoldingAccount:
-        """Return the running holding; if there is none, start one.
-
-        A holding that ended at `start` or later and is not final continues instead.
-        """
-        running = self.running
-        if running is not None and self.unseen:
-            running.mark_seen()
-        self.ended, self.unseen = None, False
-        if running is None:
-            last = self.ending[-1].end if self.ending else None
-            if last is not None and last.mono_ns >= start.mono_ns:
-                running = self.ending.pop()
-                running.end = None
-            else:
-                start = start if self.last_finalized is None else max(start, self.last_finalized)
-                running = start_holding(start, self.ids())
-            self.running = running
-        return running
-
-    def move_start_back(self, start: Instant) -> None:
-        """Move the start of the running holding back; no time of it is counted yet."""
-        if self.running is not None:
-            start = start if self.last_finalized is None else max(start, self.last_finalized)
-            self.running.start, self.running.until_ns = start, start.mono_ns
-            self.start = min(self.start, start)
-
-    def add_earlier_holding(self, start: Instant, end: Instant) -> None:
-        """Add a holding that ended before the running one began."""
-        running, self.running = self.running, None
-        self.start_holding(start)
-        self.end(end)
-        self.start = min(self.start, start)
-        self.running, self.ended = running, None
-
-    def end(self, moment: Instant) -> None:
-        """End the container and its running holding."""
-        self.ended = max(moment, self.start)
-        self.memory_bytes, self.unseen = None, False
-        running = self.running
-        if running is not None:
-            running.end = max(moment, running.start)
-            self.ending.append(running)
-            self.running = None
-
-    def ended_before(self, moment: Instant) -> bool:
-        """Whether the container ended before a moment."""
-        return self.ended is not None and self.ended.mono_ns < moment.mono_ns
-
-    def end_at_last_seen(self, moment: Instant) -> None:
-        """End the container when it was last seen, before podgpu started.
-
-        Args:
-            moment: the end if the container has no running holding.
-        """
-        self.end(moment if self.running is None else self.running.rewind_to_last_seen())
-
-    def mark_concealed(self) -> None:
-        """Mark usage as concealed: unknown from now on, and unknown so far where it is 0."""
-        self.concealed = True
-        self.busy_ns, self.energy_mj = self.busy_ns or None, self.energy_mj or None
-        for one in self.open_holdings():
-            one.mark_concealed()
-
-    def open_holdings(self) -> list[HoldingAccount]:
-        """Return the holdings that are not final, the latest last."""
-        running = self.running
-        if running is None:
-            return self.ending
-        return [*self.ending, running] if self.ending else [running]
-
-    def holding_at(self, moment_ns: int) -> HoldingAccount | None:
-        """Return the holding at a moment, if it is not final."""
-        return next((one for one in self.open_holdings() if one.covers(moment_ns)), None)
-
-    def used_at(self, moment_ns: int) -> bool:
-        """Whether the container had processes on the device at a moment, according to samples."""
-        begin, end = self.used_from_ns, self.used_to_ns
-        if begin is None or moment_ns < begin:
-            return False
-        return self.has_processes or (end is not None and moment_ns <= end)
-
-    def usage(self, device: str, at_ns: int) -> ContainerUsage:
-        """Return the current usage.
-
-        Args:
-            device: uuid.
-            at_ns: when the last sample was taken.
-        """
-        running = self.running
-        return ContainerUsage(
-            self.subject,
-            self.pod,
-            self.start,
-            self.ended,
-            self.memory_bytes,
-            self.busy_ns,
-            self.held_ns,
-            self.energy_mj,
-            sorted_xids(self.xids),
-            running.to_holding(device, self.subject, self.pod, at_ns, unseen=self.unseen)
-            if running
-            else None,
-            self.id,
-            self.absorbed,
-            tuple([one.to_holding(device, self.subject, self.pod, at_ns) for one in self.ending]),
-        )
-
-
 class ContainerAccounts:
     """The container accounts of one device by name, at most `MAX_CONTAINERS`.
 
+    An ended holding is final when nothing can be added any more. Then it is reported, once.
+
     Attributes:
+        pending: the usage of the time whose energy is not known yet.
         rejected: containers that did not fit since `rejected` was last cleared.
         removed_ends: the end of the last final holding of each removed container, until a sample
             passes that end. If the container returns, its new account starts no earlier.
@@ -201,12 +31,17 @@ class ContainerAccounts:
         forgotten_energy_mj: sum of their energy.
 
     Args:
+        device: uuid of the device.
+        ended: receives final holdings.
         ids: generates the ids of containers and holdings.
     """
 
-    def __init__(self, ids: Ids) -> None:
+    def __init__(self, device: str, ended: EndedHoldings, ids: Ids) -> None:
+        self._device = device
+        self._ended = ended
         self._ids = ids
         self._accounts: dict[ContainerName, ContainerAccount] = {}
+        self.pending = IntervalUsage()
         self.rejected: set[ContainerName] = set()
         self.removed_ends: dict[ContainerName, Instant] = {}
         self.forgotten_busy_ns = 0
@@ -222,9 +57,9 @@ class ContainerAccounts:
         return self._accounts.get(name)
 
     def admit(
-        self, name: ContainerName, pod: PodInfo | None, start: Instant
-    ) -> tuple[ContainerAccount | None, ContainerAccount | None]:
-        """Return the account of a container; create it if there is room.
+        self, name: ContainerName, pod: PodInfo | None, start: Instant, now: Instant
+    ) -> ContainerAccount | None:
+        """Return the account of a container; create it, without a holding, if there is room.
 
         If the table is full, the container that ended first is removed early.
 
@@ -232,53 +67,43 @@ class ContainerAccounts:
             name: the container.
             pod: the pod as known now.
             start: the start of a new account.
+            now: the present time.
 
         Returns:
-            The account, or None if there is no room; and the removed account, or None. A new
-            account has no holding.
+            None if there is no room.
         """
-        entries = self._accounts
-        known = entries.get(name)
+        known = self.get(name)
         if known is not None:
-            if pod is not None:
-                known.pod = pod
-            return known, None
+            if name[3] or known.ended is None or known.ended.mono_ns >= start.mono_ns:
+                known.pod = pod or known.pod
+                return known
+            # Without a uid it is unknown whether this is the same pod.
+            self.remove(known, now.mono_ns)
         oldest = None
-        if len(entries) >= MAX_CONTAINERS:
-            ended = [(e.ended.mono_ns, at) for at, e in enumerate(self) if e.ended is not None]
+        if len(self._accounts) >= MAX_CONTAINERS:
+            ended = [(one.ended.mono_ns, one.name) for one in self if one.ended is not None]
             if not ended:
                 self.rejected.add(name)
-                return None, None
-            oldest = entries[list(entries)[min(ended)[1]]]
-            self.remove(oldest)
+                return None
+            oldest = self._accounts[min(ended)[1]]
         closed = self.removed_ends.pop(name, None)
+        if oldest is not None:
+            self.remove(oldest, now.mono_ns)
         # The usage before that end is in the forgotten sums already.
-        start = start if closed is None else max(start, closed)
-        ids = self._ids
-        new = entries[name] = ContainerAccount(
-            name, PartialRef(*name), pod, start, ids, ids(), last_finalized=closed
+        start = max(start, closed or start)
+        new = ContainerAccount(
+            name, PartialRef(*name), pod, start, self._ids, self._ids(), last_finalized=closed
         )
-        self._accounts = {key: entries[key] for key in sorted(entries)}
-        return new, oldest
-
-    def evict_expired(self, now_ns: int) -> list[ContainerAccount]:
-        """Remove and return the containers that ended more than `RETENTION_NS` ago."""
-        gone = [
-            entry
-            for entry in self
-            if entry.ended is not None and now_ns - entry.ended.mono_ns > RETENTION_NS
-        ]
-        for entry in gone:
-            self.remove(entry)
-        return gone
+        self.put(new)
+        return new
 
     def put(self, account: ContainerAccount) -> None:
         """Add an account. If its name is taken or there is no room, only keep its totals."""
         if account.name in self._accounts or len(self._accounts) >= MAX_CONTAINERS:
             self.add_to_forgotten(account)
             return
-        entries = {**self._accounts, account.name: account}
-        self._accounts = {key: entries[key] for key in sorted(entries)}
+        self._accounts[account.name] = account
+        self._accounts = dict(sorted(self._accounts.items()))
 
     def rename(self, before: ContainerName, name: ContainerName) -> ContainerAccount:
         """Remove a container and give it another name. `put` adds it again."""
@@ -292,12 +117,23 @@ class ContainerAccounts:
         self.forgotten_held_ns += account.held_ns
         self.forgotten_energy_mj += account.energy_mj or 0
 
-    def note_removed_end(self, account: ContainerAccount) -> None:
-        """Store when the last final holding of a removed container ended."""
+    def remove(self, account: ContainerAccount, now_ns: int) -> None:
+        """Remove a container: its holdings are final, and its pending usage is unattributed."""
+        del self._accounts[account.name]
+        self.add_to_forgotten(account)
+        self.finalize_container(account, now_ns)
+        self.pending.move_to_unattributed(account.name)
         if account.last_finalized is not None:
             if len(self.removed_ends) >= MAX_CONTAINERS:
                 del self.removed_ends[next(iter(self.removed_ends))]
             self.removed_ends[account.name] = account.last_finalized
+
+    def evict_expired(self, now_ns: int) -> bool:
+        """Remove containers that ended more than `RETENTION_NS` ago; return whether any did."""
+        gone = [e for e in self if e.ended and now_ns - e.ended.mono_ns > RETENTION_NS]
+        for entry in gone:
+            self.remove(entry, now_ns)
+        return bool(gone)
 
     def advance_sample(self, at_ns: int) -> None:
         """Discard the ends of removed containers up to a sample."""
@@ -313,12 +149,76 @@ class ContainerAccounts:
             for one in entry.open_holdings():
                 one.memory_bytes = None
 
-    @property
-    def due_ns(self) -> int:
-        """The last time at which `evict_expired` removes none."""
-        return min((e.ended.mono_ns for e in self if e.ended), default=NEVER) + RETENTION_NS
+    def due_ns(self, good_for_ns: int) -> int:
+        """Return the last time at which no container has expired.
 
-    def remove(self, account: ContainerAccount) -> None:
-        """Remove a container and add its totals to the forgotten sums."""
-        del self._accounts[account.name]
-        self.add_to_forgotten(account)
+        It is also the last one at which no holding ended more than `good_for_ns` ago.
+        """
+        ends = [entry.ending[0].end for entry in self if entry.ending]
+        due = [end.mono_ns + good_for_ns for end in ends if end]
+        due += [entry.ended.mono_ns + RETENTION_NS for entry in self if entry.ended]
+        return min(due, default=NEVER)
+
+    def take_pending(self) -> IntervalUsage:
+        """Return and clear the pending usage."""
+        interval, self.pending = self.pending, IntervalUsage()
+        return interval
+
+    def finalize(
+        self, now_ns: int, until_ns: int = NEVER, keep: Container[HoldingAccount] = ()
+    ) -> bool:
+        """Finalize holdings that have ended; return whether there were any.
+
+        Args:
+            now_ns: now, by the monotonic clock.
+            until_ns: only those that ended at this moment or before.
+            keep: holdings that are not final yet.
+        """
+        found = [
+            (entry, one)
+            for entry in self
+            for one in entry.ending
+            if one.end and one.end.mono_ns <= until_ns and one not in keep
+        ]
+        for entry, one in found:
+            self._finalize(entry, one, now_ns)
+        return bool(found)
+
+    def finalize_container(self, account: ContainerAccount, now_ns: int) -> None:
+        """Finalize all ended holdings of a container."""
+        for one in [*account.ending]:
+            self._finalize(account, one, now_ns)
+
+    def rename_pending(
+        self,
+        before: ContainerName,
+        name: ContainerName,
+        merged: Mapping[HoldingAccount, HoldingAccount],
+    ) -> None:
+        """Move the pending usage of a container to another name.
+
+        Args:
+            before: the old name.
+            name: the new name.
+            merged: merged holdings, each with the holding that replaces it.
+        """
+        pending = self.pending
+        for parts in (pending.held, pending.busy or {}):
+            if before in parts:
+                parts[name] = parts.get(name, 0) + parts.pop(before)
+        if before in pending.concealed:
+            pending.concealed = pending.concealed - {before} | {name}
+        for one, other in merged.items():
+            if one in pending.holding_times:
+                time_ns = pending.holding_times.pop(one)
+                pending.holding_times[other] = max(time_ns, pending.holding_times.get(other, 0))
+
+    def _finalize(self, account: ContainerAccount, one: HoldingAccount, now_ns: int) -> None:
+        one.close_gap()
+        account.ending.remove(one)
+        if one.end is not None:
+            account.last_finalized = max(one.end, account.last_finalized or one.end)
+        if self.pending.holding_times.pop(one, None) is not None and not account.open_holdings():
+            self.pending.move_to_unattributed(account.name)
+        if not one.is_empty:
+            self._ended.add(one.to_holding(self._device, account.subject, account.pod, 0), now_ns)

@@ -1,28 +1,26 @@
 """The usage account of one device."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from pipeline.model import NS, DeviceUsage, DeviceUse, Instant
-from pipeline.usage.container_accounts import Ids
+from pipeline.usage.container_account import Ids
+from pipeline.usage.container_accounts import ContainerAccounts
 from pipeline.usage.device_totals import UsageTotals
 from pipeline.usage.ended_holdings import NEVER, EndedHoldings
 from pipeline.usage.energy_meter import EnergyMeter
-from pipeline.usage.holder_timeline import HolderShare, HolderTimeline
+from pipeline.usage.holder_timeline import Holders, HolderTimeline
 from pipeline.usage.holding import HoldingAccount
-from pipeline.usage.holding_finalizer import HoldingFinalizer
-from pipeline.usage.interval_samples import ContainerName, IntervalUsage, ProcessSample
+from pipeline.usage.interval_samples import ContainerName, ProcessSample
 from pipeline.usage.interval_split import (
     Memory,
     concealed_by_mps,
-    holders,
-    only_holder,
     split_busy,
     split_busy_with_mps,
     split_memory,
 )
 from pipeline.usage.presence import Presence
-from pipeline.usage.renames import IdentityCompletion, NameReferredTo, never_referred
+from pipeline.usage.renames import IdentityCompletion, NameReferredTo
 from pipeline.usage.restored_accounts import not_after, restore_totals
 
 RESTORED_WAIT_NS: Final = 60 * NS
@@ -45,8 +43,8 @@ class DeviceAccount:
         device: its uuid.
         timeline: the holders of the device over time.
         energy_meter: its energy counter and idle power; not used for a MIG instance.
-        containers: the containers in the account.
-        finalizer: finalizes holdings, and keeps the usage whose energy is not known yet.
+        containers: the containers in the account, their holdings, and pending usage.
+        totals: its amounts.
         identity_completion: finds containers whose incomplete name can be completed.
         at: the last sample; None before the first one.
 
@@ -67,12 +65,11 @@ class DeviceAccount:
         self.energy_meter = EnergyMeter()
         self.at: Instant | None = None
         self._start: Instant | None = None
-        self._totals = UsageTotals(ids)
-        self.containers = self._totals.containers
-        self.finalizer = HoldingFinalizer(device, self.containers, ended)
-        self._presence = Presence(self.timeline, self.containers, self.finalizer)
+        self.containers = ContainerAccounts(device, ended, ids)
+        self.totals = UsageTotals(self.containers)
+        self._presence = Presence(self.timeline, self.containers)
         self.identity_completion = IdentityCompletion(
-            self.timeline, self.containers, self.finalizer
+            self.timeline, self.containers, self._rename_user
         )
         self._memory = _UNKNOWN
         self._memory_end_ns = NEVER
@@ -81,50 +78,41 @@ class DeviceAccount:
         self._listed_end_ns = -NEVER
         self._restored_at: Instant | None = None
         self._wait_until_ns = NEVER
-        self._usage: DeviceUsage | None = None
 
     def update_holders(
-        self,
-        held: tuple[HolderShare, ...],
-        at: Instant,
-        *,
-        holders_known: bool,
-        referred_to: NameReferredTo = never_referred,
+        self, held: Holders, at: Instant, referred_to: NameReferredTo, *, holders_known: bool
     ) -> None:
         """Record the holders of the device from a moment on.
 
         Args:
             held: the holders.
             at: the moment.
-            holders_known: whether a source reports all holders of the device.
             referred_to: returns whether a pod's name meant that pod before its uid was known.
+            holders_known: whether a source reports all holders of the device.
         """
-        self.renamed(self.identity_completion.match_holders(held, referred_to))
+        self.identity_completion.match_holders(held, referred_to)
         self.timeline.record(held, at, holders_known=holders_known)
         last = self.timeline.last
         if self.at is None or self._awaits_sample or last is None:
             # Before the first sample, sources may still report incomplete container names.
             self.timeline.forget(at.mono_ns - _HISTORY_NS)
-            self._usage = None
             return
         moment = max(at, last.at, self.at)
-        for one in held:
-            self._presence.admit_holder(one, moment, at)
+        for name, one in held.items():
+            self._presence.admit_holder(name, one, moment, at)
         self._end_absent(moment)
-        self._usage = None
 
     def restore(self, stored: DeviceUsage, now: Instant) -> None:
         """Continue a stored account, before the first sample.
 
         Call `update_holders` afterwards.
         """
-        without_uid = restore_totals(self._totals, stored, now, self._ids)
+        without_uid = restore_totals(self.totals, stored, now, self._ids)
         self._id = stored.id or self._ids()
         self.at = self._restored_at = not_after(stored.at, now)
         self._start = min(not_after(stored.start, now), self.at)
         for entry in (*self.containers, *without_uid):
-            self.finalizer.finalize_container(entry, now.mono_ns)
-        self._usage = None
+            self.containers.finalize_container(entry, now.mono_ns)
 
     def counting_start(self, use: DeviceUse) -> Instant | None:
         """Return the start of the time that a sample counts; None if it counts no time."""
@@ -140,20 +128,19 @@ class DeviceAccount:
 
     def add_sample(
         self, use: DeviceUse, since: Instant | None, processes: Sequence[ProcessSample]
-    ) -> IntervalUsage | None:
-        """Add a sample, without its energy. Call `finalize_sampled` after the energy is added.
+    ) -> None:
+        """Add a sample, without its energy: the usage of the interval is pending.
+
+        Call `finalize_sampled` after the energy is added.
 
         Args:
             use: the sample; later than the one before.
             since: the start of the time that it counts.
             processes: the processes of `use` with their containers.
-
-        Returns:
-            The usage of the interval; None if no time was counted.
         """
         at = use.at
         begin = since or at
-        self.renamed(self.identity_completion.match_processes(processes))
+        self.identity_completion.match_processes(processes)
         spans = self.timeline.spans(begin.mono_ns, at.mono_ns)
         before = self._users if self.is_contiguous(since) else frozenset[ContainerName | None]()
         if not spans:
@@ -171,13 +158,13 @@ class DeviceAccount:
         missed = self._presence.end_missed(at, self.at or at)
         self._end_absent(at, missed)
         times = self._pass_time(since, at, shown)
-        interval = None
         if since is not None and use.since is not None:
             time_ns, whole_ns = (at.mono_ns - start.mono_ns for start in (since, use.since))
-            interval = self._totals.count_time(spans, time_ns, times)
-            others = {*before, *holders(spans)} if use.mps else set[ContainerName | None]()
+            interval = self.totals.count_time(spans, time_ns, times)
+            held = {name for span in spans if span.change for name in span.change.held}
+            others = {*before, *held}
             if use.mps:
-                self._totals.mark_concealed(interval, concealed_by_mps(processes, others))
+                self.totals.mark_concealed(interval, concealed_by_mps(processes, others))
             if (total := use.busy_ns) is not None:
                 # A device cannot be busy for longer than the interval.
                 total = min(total, whole_ns) * time_ns // whole_ns
@@ -185,14 +172,13 @@ class DeviceAccount:
                 if use.mps:
                     found = split_busy_with_mps(total, processes, interval.concealed, others)
                 else:
-                    found = split_busy(
-                        total, processes, only_holder(spans), before, listed=use.listed
-                    )
-                self._totals.count_busy(interval, found)
+                    sole_holder = next(iter(held)) if len(held) == 1 else None
+                    found = split_busy(total, processes, sole_holder, before, listed=use.listed)
+                self.totals.count_busy(interval, found)
+            self.containers.pending.append(interval)
         self._presence.restart_returned(missed, at)
         self._good_for_ns = use.good_for_ns
         self._mark_sampled(at)
-        return interval
 
     def skip_sample(self, at: Instant) -> None:
         """Record a sample of a GPU with MIG instances; it has no usage except its instances'."""
@@ -202,32 +188,24 @@ class DeviceAccount:
         self._pass_time(None, at, _UNKNOWN)
         self._mark_sampled(at)
 
-    def add_energy(self, total: int, idle: int, interval: IntervalUsage) -> None:
-        """Add the energy of an interval.
+    def add_pending_energy(self, used: int | None) -> None:
+        """Add the energy of a GPU without MIG instances, used in the time of the pending usage.
 
         Args:
-            total: in millijoules.
-            idle: the part that an idle device would have used.
-            interval: the usage of the interval, which is not empty.
+            used: in millijoules; None if unknown.
         """
-        self._totals.count_energy(total, idle, interval)
-        self._usage = None
-
-    def add_unattributed_energy(self, total: int) -> None:
-        """Add energy, in millijoules, that no container used."""
-        self._totals.add_unattributed_energy(total, total)
-        self._usage = None
+        if self.energy_meter.has_outstanding_energy:
+            return
+        interval = self.containers.take_pending()
+        if used is not None and interval.time_ns:
+            idle = self.energy_meter.idle_energy(used, interval.busy_ns)
+            self.totals.count_energy(used, idle, interval)
 
     def finalize_sampled(self, now_ns: int) -> None:
         """Finalize the holdings that ended before the last sample, which is completely added."""
         if self.at is not None:
-            self.finalizer.finalize_sampled(self.at.mono_ns, now_ns)
-            self._usage = None
-
-    def finalize_ended(self, now_ns: int) -> None:
-        """Finalize all holdings that have ended, because there may be no further sample."""
-        self.finalizer.finalize_ended(now_ns)
-        self._usage = None
+            pending = self.containers.pending.holding_times
+            self.containers.finalize(now_ns, self.at.mono_ns, keep=pending)
 
     def end_all_holdings(self, at: Instant, now_ns: int) -> None:
         """End all holdings, because the device or its account is removed."""
@@ -237,15 +215,14 @@ class DeviceAccount:
         for entry in self.containers:
             if entry.running is not None:
                 entry.end(moment)
-        self.finalizer.take_pending()
+        self.containers.take_pending()
         self.forget_memory()
-        self.finalize_ended(now_ns)
+        self.containers.finalize(now_ns)
 
     def forget_memory(self) -> None:
         """Set the memory to unknown."""
         self._memory, self._memory_end_ns = _UNKNOWN, NEVER
         self.containers.forget_memory()
-        self._usage = None
 
     def expire(self, now_ns: int) -> bool:
         """Discard what has expired; return whether anything changed."""
@@ -256,45 +233,51 @@ class DeviceAccount:
             self._end_unseen()
             self.finalize_sampled(now_ns)
             changed = True
-        if self.finalizer.finalize_overdue(self._good_for_ns, now_ns):
-            self._usage, changed = None, True
-        for entry in self.containers.evict_expired(now_ns):
-            self.finalizer.release_container(entry, now_ns)
-            self._usage, changed = None, True
-        return changed
+        changed |= self.containers.finalize(now_ns, now_ns - self._good_for_ns - 1)
+        return self.containers.evict_expired(now_ns) or changed
 
     @property
     def due_ns(self) -> int:
         """The last time at which nothing expires."""
-        late_ns = self.finalizer.due_ns(self._good_for_ns)
-        return min(self._memory_end_ns, self._wait_until_ns, self.containers.due_ns, late_ns)
+        due_ns = self.containers.due_ns(self._good_for_ns)
+        return min(self._memory_end_ns, self._wait_until_ns, due_ns)
 
     def usage(self) -> DeviceUsage | None:
-        """Return the usage; None before the first sample. The same object while it is unchanged."""
-        at = self.at
-        if self._usage is None and self._start is not None and at is not None:
-            self._usage = self._totals.to_device_usage(
-                self.device, self._id, self._start, at, self._memory
-            )
-        return self._usage
+        """Return the usage; None before the first sample."""
+        at, totals, accounts = self.at, self.totals, self.containers
+        if self._start is None or at is None:
+            return None
+        return DeviceUsage(
+            self.device,
+            self._start,
+            at,
+            tuple([entry.usage(self.device, at.mono_ns) for entry in accounts]),
+            self._memory.used,
+            self._memory.reserved,
+            self._memory.unattributed,
+            totals.busy_ns,
+            None if totals.busy_ns is None else totals.busy_unattributed_ns,
+            totals.elapsed_ns,
+            totals.unheld_ns,
+            totals.energy_mj,
+            None if totals.energy_mj is None else totals.energy_unattributed_mj,
+            accounts.forgotten_busy_ns,
+            accounts.forgotten_held_ns,
+            accounts.forgotten_energy_mj,
+            totals.unknown_ns,
+            self._id,
+        )
 
-    def invalidate_usage(self) -> None:
-        """Note that a container account was changed by a caller."""
-        self._usage = None
-
-    def renamed(self, names: Iterable[tuple[ContainerName, ContainerName]]) -> None:
-        """Apply renames of containers, given as pairs of old and new name."""
-        for before, name in names:
-            self._users = frozenset([name if one == before else one for one in self._users])
-            self._memory.rename(before, name)
-            self._usage = None
+    def _rename_user(self, before: ContainerName, name: ContainerName) -> None:
+        self._users = frozenset([name if one == before else one for one in self._users])
+        self._memory.rename(before, name)
 
     def _record_users(
         self, use: DeviceUse, processes: Sequence[ProcessSample], begin: Instant
     ) -> None:
         """Record which containers use the device now, and their memory."""
         holding = self.timeline.at(use.at.mono_ns)
-        sole_holder = holding[0].container if len(holding) == 1 else None
+        sole_holder = next(iter(holding)) if len(holding) == 1 else None
         if sole_holder is not None and self.containers.get(sole_holder) is None:
             sole_holder = None
         self._memory = split_memory(
@@ -337,7 +320,7 @@ class DeviceAccount:
         """
         at_ns, since_ns = at.mono_ns, None if since is None else since.mono_ns
         adjoins, times = self.is_contiguous(since), dict[HoldingAccount, int]()
-        memories, elapsed_ns = shown.containers, self._totals.elapsed_ns
+        memories, elapsed_ns = shown.containers, self.totals.elapsed_ns
         nothing = 0 if shown.no_others else None
         for entry in self.containers:
             running = entry.running
@@ -375,7 +358,6 @@ class DeviceAccount:
         for entry in self.containers:
             if entry.unseen and self._restored_at is not None:
                 entry.end_at_last_seen(self._restored_at)
-        self._usage = None
 
     def _mark_sampled(self, at: Instant) -> None:
         if self._awaits_sample:
@@ -384,7 +366,6 @@ class DeviceAccount:
         self.at = at
         self.timeline.forget(at.mono_ns - _HISTORY_NS)
         self.containers.advance_sample(at.mono_ns)
-        self._usage = None
 
     @property
     def _awaits_sample(self) -> bool:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from pipeline.model import DeviceUsage, Instant
-from pipeline.usage.container_accounts import ContainerAccount, ContainerAccounts, Ids
+from pipeline.usage.container_account import ContainerAccount
+from pipeline.usage.container_accounts import ContainerAccounts
 from pipeline.usage.holder_timeline import HolderSpan
 from pipeline.usage.holding import HoldingAccount, split_among_holdings
 from pipeline.usage.interval_samples import ContainerName, IntervalUsage
-from pipeline.usage.interval_split import Busy, Memory, split_energy, split_held_time
+from pipeline.usage.interval_split import Busy, split_energy, split_held_time
 
 
 class UsageTotals:
@@ -27,11 +27,11 @@ class UsageTotals:
         energy_unattributed_mj: the part of it that belongs to no known container.
 
     Args:
-        ids: generates the ids of containers and holdings.
+        containers: the container accounts.
     """
 
-    def __init__(self, ids: Ids) -> None:
-        self.containers = ContainerAccounts(ids)
+    def __init__(self, containers: ContainerAccounts) -> None:
+        self.containers = containers
         self.busy_ns: int | None = None
         self.busy_unattributed_ns = 0
         self.elapsed_ns = 0
@@ -117,47 +117,13 @@ class UsageTotals:
                 continue
             known.energy_mj = (known.energy_mj or 0) + part
             for holding, own_part in split_among_holdings(part, holdings, interval.holding_times):
-                holding.add_energy(own_part)
+                holding.energy_mj = (holding.energy_mj or 0) + own_part
         self.add_unattributed_energy(total, unattributed)
 
     def add_unattributed_energy(self, total: int, unattributed: int) -> None:
         """Add energy, in millijoules, and the part of it that belongs to no container."""
         self.energy_mj = (self.energy_mj or 0) + total
         self.energy_unattributed_mj += unattributed
-
-    def to_device_usage(
-        self, device: str, own_id: str, start: Instant, at: Instant, memory: Memory
-    ) -> DeviceUsage:
-        """Return the totals.
-
-        Args:
-            device: uuid.
-            own_id: id of the account.
-            start: start of the account.
-            at: the last sample.
-            memory: the memory that is in use now.
-        """
-        accounts = self.containers
-        return DeviceUsage(
-            device,
-            start,
-            at,
-            tuple([entry.usage(device, at.mono_ns) for entry in accounts]),
-            memory.used,
-            memory.reserved,
-            memory.unattributed,
-            self.busy_ns,
-            None if self.busy_ns is None else self.busy_unattributed_ns,
-            self.elapsed_ns,
-            self.unheld_ns,
-            self.energy_mj,
-            None if self.energy_mj is None else self.energy_unattributed_mj,
-            accounts.forgotten_busy_ns,
-            accounts.forgotten_held_ns,
-            accounts.forgotten_energy_mj,
-            self.unknown_ns,
-            own_id,
-        )
 
 
 def _starts_at_zero(account: ContainerAccount, interval: IntervalUsage) -> bool:
@@ -177,11 +143,7 @@ def _add_held_time(account: ContainerAccount, part: int, spans: Sequence[HolderS
     for span in spans:
         holding = account.holding_at(span.start_ns)
         if holding is not None:
-            own_part = _held_in(span, account.name)
+            own_part = split_held_time([span])[0].get(account.name, 0)
             holding.held_ns += own_part
             added += own_part
     return added
-
-
-def _held_in(span: HolderSpan, container: ContainerName) -> int:
-    return split_held_time([span])[0].get(container, 0)

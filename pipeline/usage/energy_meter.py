@@ -29,11 +29,6 @@ class EnergyMeter:
         self._source = ""
         self._idle: tuple[int, int] | None = None
 
-    @property
-    def time_ns(self) -> int:
-        """The time in which the energy that `read` last returned was used."""
-        return self._growth.time_ns
-
     def read(self, source: str, counter_mj: int | None, at_ns: int, *, adjoins: bool) -> int | None:
         """Return the energy since the last good reading; None if it is unknown.
 
@@ -52,17 +47,17 @@ class EnergyMeter:
         )
         return used
 
-    def learn_idle_power(self, energy_mj: int, time_ns: int, busy_ns: int | None) -> None:
-        """Measure idle power from an interval, if it is long enough and had no busy time."""
-        if busy_ns != 0 or time_ns < MIN_INTERVAL_NS:
-            return
-        least = self._idle
-        if least is None or energy_mj * least[1] < least[0] * time_ns:
-            self._idle = (energy_mj, time_ns)
+    def idle_energy(self, energy_mj: int, busy_ns: int | None) -> int:
+        """Return how much of the energy that `read` returned an idle GPU would have used.
 
-    def idle_energy(self, energy_mj: int, time_ns: int) -> int:
-        """Return how much of an interval's energy an idle GPU would have used, in millijoules."""
-        if self._idle is None:
-            return 0
-        used, within = self._idle
-        return min(energy_mj, used * time_ns // within)
+        Idle power is the lowest power in an interval that is long enough and had no busy time.
+
+        Args:
+            energy_mj: the energy, in millijoules.
+            busy_ns: busy time of the interval; None if unknown.
+        """
+        time_ns, least = self._growth.time_ns, self._idle
+        is_idle = busy_ns == 0 and time_ns >= MIN_INTERVAL_NS
+        if is_idle and (least is None or energy_mj * least[1] < least[0] * time_ns):
+            self._idle = least = (energy_mj, time_ns)
+        return 0 if least is None else min(energy_mj, least[0] * time_ns // least[1])

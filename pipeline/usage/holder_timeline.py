@@ -1,10 +1,10 @@
 """The holders of a device over time."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
-from pipeline.model import Evidence, Holder, Instant, PodInfo
+from pipeline.model import Holder, Instant
 from pipeline.usage.interval_samples import ContainerName
 
 MAX_CHANGES: Final = 256
@@ -15,22 +15,8 @@ WHOLE: Final = 1 << 40
 """The weight of a whole device; shares are rounded to multiples of 1 / WHOLE."""
 
 
-class HolderShare(NamedTuple):
-    """A container that holds a device.
-
-    Attributes:
-        container: its name.
-        share: its part of the device; None if unknown.
-        pod: what is known of its pod.
-        source: name of the source whose claim is valid.
-        evidence: what the claim is based on.
-    """
-
-    container: ContainerName
-    share: float | None
-    pod: PodInfo | None
-    source: str = ""
-    evidence: Evidence | None = None
+Holders: TypeAlias = Mapping[ContainerName, Holder]
+"""The holders of a device by container, sorted."""
 
 
 class HolderChange(NamedTuple):
@@ -38,21 +24,16 @@ class HolderChange(NamedTuple):
 
     Attributes:
         at: the moment.
-        held: the holders, sorted by container.
+        held: the holders.
         weights: the part that each of them holds, followed by the part that no container holds.
         holders_known: whether a source reports all holders. Otherwise it is unknown whether the
             part that no container holds is free.
     """
 
     at: Instant
-    held: tuple[HolderShare, ...]
+    held: Holders
     weights: tuple[int, ...]
     holders_known: bool = True
-
-    @property
-    def containers(self) -> frozenset[ContainerName]:
-        """The names of the holders."""
-        return frozenset([one.container for one in self.held])
 
 
 class HolderSpan(NamedTuple):
@@ -91,23 +72,24 @@ def weights(shares: Sequence[float | None]) -> tuple[int, ...]:
     return (*(least if part is None else part for part in known), 0)
 
 
+def _shares(held: Holders) -> list[float | None]:
+    return [one.share for one in held.values()]
+
+
 def _part(share: float | None) -> int | None:
     if share is None or not 0 < share <= 1:
         return None
     return max(round(share * WHOLE), 1)
 
 
-def holder_shares(holders: Sequence[Holder]) -> tuple[HolderShare, ...]:
-    """Return the holders of a device, sorted, each container once."""
-    found: dict[ContainerName, HolderShare] = {}
+def by_container(holders: Sequence[Holder]) -> Holders:
+    """Return the holders of a device by container; of several of one container the first."""
+    found: dict[ContainerName, Holder] = {}
     for holder in holders:
         subject = holder.subject
-        container = (subject.namespace, subject.pod, subject.container, subject.uid)
-        if container not in found:
-            found[container] = HolderShare(
-                container, holder.share, holder.pod, holder.source, holder.evidence
-            )
-    return tuple(found[name] for name in sorted(found))
+        name = (subject.namespace, subject.pod, subject.container, subject.uid)
+        found.setdefault(name, holder)
+    return {name: found[name] for name in sorted(found)}
 
 
 class HolderTimeline:
@@ -127,26 +109,24 @@ class HolderTimeline:
         """The newest change: the holders now."""
         return self._changes[-1] if self._changes else None
 
-    def record(
-        self, held: tuple[HolderShare, ...], at: Instant, *, holders_known: bool = True
-    ) -> None:
+    def record(self, held: Holders, at: Instant, *, holders_known: bool = True) -> None:
         """Record the holders from a moment on; a moment before the newest change is moved to it.
 
         Args:
-            held: sorted by container.
+            held: the holders.
             at: the moment.
             holders_known: whether a source reports all holders of the device.
         """
         changes = self._changes
-        for one in held:
-            if not (one.container[1] and one.container[3]):
-                self.incomplete[one.container] = at.mono_ns
-        new = HolderChange(at, held, weights([one.share for one in held]), holders_known)
+        for name in held:
+            if not (name[1] and name[3]):
+                self.incomplete[name] = at.mono_ns
+        new = HolderChange(at, held, weights(_shares(held)), holders_known)
         if not changes:
             changes.append(new)
             return
         last = changes[-1]
-        same = [one[:2] for one in last.held] == [one[:2] for one in held]
+        same = [*last.held] == [*held] and _shares(last.held) == _shares(held)
         if same and last.holders_known == holders_known:
             # The holders are the same; only their pod, source or evidence may differ.
             changes[-1] = last._replace(held=held)
@@ -167,30 +147,28 @@ class HolderTimeline:
         """
         for place in range(len(self._changes) - 1, -1, -1):
             change = self._changes[place]
-            names = [one.container for one in change.held]
-            if before not in names:
+            if before not in change.held:
                 continue
             if not referred_to(change.at):
                 return
-            if name in names:
+            if name in change.held:
                 continue
             *parts, rest = change.weights
-            renamed = [
-                (one._replace(container=name) if one.container == before else one, part)
-                for one, part in zip(change.held, parts, strict=True)
-            ]
-            renamed.sort(key=lambda one: one[0].container)
-            held = tuple([one for one, _ in renamed])
+            renamed = sorted(
+                (name if one == before else one, holder, part)
+                for (one, holder), part in zip(change.held.items(), parts, strict=True)
+            )
             self._changes[place] = change._replace(
-                held=held, weights=(*(part for _, part in renamed), rest)
+                held={one: holder for one, holder, _ in renamed},
+                weights=(*(part for _, _, part in renamed), rest),
             )
 
-    def at(self, moment_ns: int) -> tuple[HolderShare, ...]:
+    def at(self, moment_ns: int) -> Holders:
         """Return the holders at a moment."""
         for change in reversed(self._changes):
             if change.at.mono_ns <= moment_ns:
                 return change.held
-        return ()
+        return {}
 
     def after(self, moment_ns: int) -> list[HolderChange]:
         """Return the changes after a moment, the earliest first."""
@@ -210,7 +188,7 @@ class HolderTimeline:
         for change in reversed(self._changes):
             if until_ns is not None and change.at.mono_ns > until_ns:
                 continue
-            if any(one.container == container for one in change.held):
+            if container in change.held:
                 return later.at if later is not None else None
             later = change
         return None
@@ -237,7 +215,7 @@ class HolderTimeline:
         while len(changes) > 1 and changes[1].at.mono_ns <= before_ns:
             changes.popleft()
         if self.incomplete:
-            now = {one.container for one in changes[-1].held} if changes else set()
+            now = changes[-1].held if changes else {}
             oldest = changes[0].at.mono_ns if changes else before_ns
             self.incomplete = {
                 n: ns for n, ns in self.incomplete.items() if n in now or ns >= oldest

@@ -157,10 +157,6 @@ class HoldingAccount:
         if not self.busy_ns:
             self.busy_ns, self.busy_time_ns, self.peak_ppm = None, 0, None
 
-    def add_energy(self, part_mj: int) -> None:
-        """Add energy, in millijoules."""
-        self.energy_mj = (self.energy_mj or 0) + part_mj
-
     def close_gap(self) -> None:
         """Add the time up to the end that no sample counted to the gap."""
         if self.end is not None:
@@ -204,7 +200,7 @@ class HoldingAccount:
             self.memory_ns,
             self.busy_time_ns,
             self._busy_peak(),
-            sorted_xids(self.xids),
+            tuple(sorted(self.xids.items())),
             id=self.id,
             unseen_counted_ns=self.unseen_counted_ns,
             unseen_gap_ns=self.unseen_gap_ns + (max(at_ns - self.until_ns, 0) if unseen else 0),
@@ -216,11 +212,6 @@ class HoldingAccount:
         if self.busy_ns is None or not self.busy_time_ns:
             return self.peak_ppm
         return max(self.peak_ppm or 0, _part(self.busy_ns, self.busy_time_ns))
-
-
-def start_holding(start: Instant, own_id: str) -> HoldingAccount:
-    """Return a new holding."""
-    return HoldingAccount(start, own_id, until_ns=start.mono_ns)
 
 
 def split_among_holdings(
@@ -239,15 +230,10 @@ def split_among_holdings(
     return list(zip(mine, apportion(part, [times[one] for one in mine]), strict=True))
 
 
-def count_xid(xids: dict[int, int], code: int) -> None:
-    """Count an XID error, unless its code is new and there are `MAX_XID_CODES` codes."""
+def count_xid(xids: dict[int, int], code: int, number: int = 1) -> None:
+    """Count XID errors, unless their code is new and there are `MAX_XID_CODES` codes."""
     if code in xids or len(xids) < MAX_XID_CODES:
-        xids[code] = xids.get(code, 0) + 1
-
-
-def sorted_xids(xids: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
-    """Return codes and counts of XID errors, sorted by code."""
-    return tuple(sorted(xids.items())) if xids else ()
+        xids[code] = xids.get(code, 0) + number
 
 
 def _part(busy_ns: int, time_ns: int) -> int:

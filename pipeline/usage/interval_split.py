@@ -75,22 +75,11 @@ def split_held_time(spans: Iterable[HolderSpan]) -> tuple[Parts, int, int]:
             unknown += span.time_ns
             continue
         *of_holders, of_unheld = apportion(span.time_ns, change.weights)
-        for held, part in zip(change.held, of_holders, strict=True):
-            parts[held.container] = parts.get(held.container, 0) + part
+        for name, part in zip(change.held, of_holders, strict=True):
+            parts[name] = parts.get(name, 0) + part
         unheld += of_unheld
         unknown += 0 if change.holders_known else of_unheld
     return parts, unheld, unknown
-
-
-def holders(spans: Iterable[HolderSpan]) -> set[ContainerName]:
-    """Return the containers that held the device at any time in an interval."""
-    return {name for span in spans if span.change for name in span.change.containers}
-
-
-def only_holder(spans: Iterable[HolderSpan]) -> ContainerName | None:
-    """Return the container that held the device in an interval, if it is the only one."""
-    found = holders(spans)
-    return next(iter(found)) if len(found) == 1 else None
 
 
 def split_memory(

@@ -1,35 +1,27 @@
 """Division of a GPU's energy among its MIG instances."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pipeline.model import Device
+from pipeline.model.devices import compute_slices
 from pipeline.usage.apportionment import apportion
 from pipeline.usage.interval_samples import IntervalUsage
 
 COMPUTE_SLICES: Final = 7
 """Compute slices of a whole GPU."""
 
-_NUMBER: Final = re.compile(r"[0-9]{1,3}")
-
-
-def compute_slices(profile: str) -> int:
-    """Return how many compute slices a MIG profile has, such as `3g.40gb` or `1c.3g.40gb`.
-
-    An unknown profile counts as 1 slice.
-    """
-    found = _NUMBER.search(profile)
-    return max(int(found[0]), 1) if found else 1
-
 
 def instances_by_gpu(devices: Iterable[Device]) -> Mapping[str, Mapping[str, int]]:
-    """Return the MIG instances by the uuid of their GPU, each with its number of slices."""
+    """Return the MIG instances by the uuid of their GPU, each with its number of slices.
+
+    An instance with an unknown profile counts as 1 slice.
+    """
     found: dict[str, dict[str, int]] = {}
     for device in devices:
         if device.mig is not None:
             of_gpu = found.setdefault(device.mig.parent_uuid, {})
-            of_gpu[device.uuid] = compute_slices(device.mig.profile)
+            of_gpu[device.uuid] = compute_slices(device.mig.profile) or 1
     return found
 
 

@@ -1,11 +1,12 @@
 """Presence of containers on a device: their admission, and the start and end of holdings."""
 
 from collections.abc import Collection, Sequence
+from operator import attrgetter
 
-from pipeline.model import Instant, PodInfo
-from pipeline.usage.container_accounts import ContainerAccount, ContainerAccounts
-from pipeline.usage.holder_timeline import HolderChange, HolderShare, HolderSpan, HolderTimeline
-from pipeline.usage.holding_finalizer import HoldingFinalizer
+from pipeline.model import Holder, Instant
+from pipeline.usage.container_account import ContainerAccount
+from pipeline.usage.container_accounts import ContainerAccounts
+from pipeline.usage.holder_timeline import HolderChange, Holders, HolderSpan, HolderTimeline
 from pipeline.usage.interval_samples import ContainerName, ProcessSample
 
 
@@ -15,29 +16,25 @@ class Presence:
     Args:
         timeline: the holders of the device over time.
         accounts: the containers in the account.
-        finalizer: finalizes the holdings of containers that are evicted.
     """
 
-    def __init__(
-        self, timeline: HolderTimeline, accounts: ContainerAccounts, finalizer: HoldingFinalizer
-    ) -> None:
+    def __init__(self, timeline: HolderTimeline, accounts: ContainerAccounts) -> None:
         self._timeline = timeline
         self._containers = accounts
-        self._finalizer = finalizer
 
-    def admit_holder(self, held: HolderShare, start: Instant, now: Instant) -> None:
+    def admit_holder(self, name: ContainerName, held: Holder, start: Instant, now: Instant) -> None:
         """Add a container that holds the device; start a holding if none is running."""
-        entry = self._admit(held.container, held.pod, start, now)
+        entry = self._containers.admit(name, held.pod, start, now)
         if entry is not None:
             holding = entry.start_holding(start)
             holding.source, holding.evidence = held.source, held.evidence
 
-    def admit_holders(self, held: Sequence[HolderShare], at: Instant) -> None:
+    def admit_holders(self, held: Holders, at: Instant) -> None:
         """Add the containers that held the device at a sample that ends no counted interval."""
-        for one in held:
-            entry = self._containers.get(one.container)
+        for name, one in held.items():
+            entry = self._containers.get(name)
             if entry is None or entry.unseen or entry.running is None:
-                self.admit_holder(one, at, at)
+                self.admit_holder(name, one, at, at)
 
     def admit_interval(
         self,
@@ -60,23 +57,20 @@ class Presence:
         for change in [span.change for span in spans]:
             if change is None or change is last:
                 continue
-            for one in change.held:
+            for name, one in change.held.items():
                 # A container in the account was admitted when its source reported it.
-                if self._containers.get(one.container) is None:
-                    self.admit_holder(one, max(begin, change.at), at)
+                if self._containers.get(name) is None:
+                    self.admit_holder(name, one, max(begin, change.at), at)
         if last is not None:
             # A container that began to hold after the sample has no part in the interval.
             start = max(begin if spans and spans[-1].change is last else at, last.at)
-            for one in last.held:
-                self.admit_holder(one, start, at)
+            for name, one in last.held.items():
+                self.admit_holder(name, one, start, at)
         users: dict[ContainerName, ProcessSample] = {}
-        for process in processes:
-            container = process.container
-            if container is not None:
-                known = users.get(container)
-                if known is None or process.presence_key > known.presence_key:
-                    users[container] = process
-        for container in sorted(users) if len(users) > 1 else users:
+        for process in sorted(processes, key=attrgetter("presence_key"), reverse=True):
+            if process.container is not None:
+                users.setdefault(process.container, process)
+        for container in sorted(users):
             self._admit_user(container, users[container], begin, at)
 
     def end_absent(
@@ -90,9 +84,7 @@ class Presence:
             known_ended: containers that are known to have ended.
         """
         last = self._timeline.last
-        holding = (
-            frozenset[ContainerName]() if last is None else last.containers.difference(known_ended)
-        )
+        holding = set[ContainerName]() if last is None else last.held.keys() - known_ended
         for entry in self._containers:
             if entry.has_processes or entry.name in holding:
                 if entry.running is None or entry.unseen:
@@ -115,10 +107,8 @@ class Presence:
         later = self._timeline.after(at.mono_ns)
         if not later:
             return frozenset()
-        holding = {held.container for held in self._timeline.at(at.mono_ns)}
-        returned = (
-            frozenset[ContainerName]().union(*[change.containers for change in later]) - holding
-        )
+        returned = {name for change in later for name in change.held}
+        returned -= self._timeline.at(at.mono_ns).keys()
         found = [self._containers.get(name) for name in returned]
         missed = [entry for entry in found if entry is not None and _was_there(entry, at)]
         for entry in missed:
@@ -129,10 +119,10 @@ class Presence:
     def restart_returned(self, missed: Collection[ContainerName], at: Instant) -> None:
         """Start and end holdings of these containers by the holder changes after the sample."""
         for change in self._timeline.after(at.mono_ns) if missed else ():
-            for held in change.held:
-                if held.container in missed:
-                    self.admit_holder(held, change.at, at)
-            for name in set(missed) - change.containers:
+            for name, one in change.held.items():
+                if name in missed:
+                    self.admit_holder(name, one, change.at, at)
+            for name in set(missed) - change.held.keys():
                 entry = self._containers.get(name)
                 if entry is not None and entry.running is not None:
                     entry.end(change.at)
@@ -140,7 +130,7 @@ class Presence:
     def _admit_user(
         self, container: ContainerName, process: ProcessSample, begin: Instant, at: Instant
     ) -> None:
-        entry = self._admit(container, process.pod, begin, at)
+        entry = self._containers.admit(container, process.pod, begin, at)
         if entry is None:
             return
         if not entry.has_processes:
@@ -164,19 +154,6 @@ class Presence:
                 entry.add_earlier_holding(begin, at)
         elif process.is_running or passed:
             entry.start_holding(begin)
-
-    def _admit(
-        self, container: ContainerName, pod: PodInfo | None, start: Instant, now: Instant
-    ) -> ContainerAccount | None:
-        before = self._containers.get(container)
-        if before is not None and not container[3] and before.ended_before(start):
-            # Without a uid it is unknown whether this is the same pod.
-            self._containers.remove(before)
-            self._finalizer.release_container(before, now.mono_ns)
-        entry, made_room = self._containers.admit(container, pod, start)
-        if made_room is not None:
-            self._finalizer.release_container(made_room, now.mono_ns)
-        return entry
 
 
 def _ended(

@@ -4,18 +4,18 @@ The usage of the incomplete name continues under the full name, in one account a
 both names have an account, the two are merged. Totals do not change.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TypeAlias, TypeVar
 
 from pipeline.model import Instant, PodInfo
 from pipeline.usage.apportionment import known_values, sum_known
-from pipeline.usage.container_accounts import ContainerAccount, ContainerAccounts
-from pipeline.usage.holder_timeline import HolderShare, HolderTimeline
+from pipeline.usage.container_account import ContainerAccount
+from pipeline.usage.container_accounts import ContainerAccounts
+from pipeline.usage.holder_timeline import Holders, HolderTimeline
 from pipeline.usage.holding import HoldingAccount, count_xid
-from pipeline.usage.holding_finalizer import HoldingFinalizer
 from pipeline.usage.interval_samples import ContainerName, ProcessSample
 
-_Renamed: TypeAlias = tuple[ContainerName, ContainerName]
+_Account = TypeVar("_Account", ContainerAccount, HoldingAccount)
 
 NameReferredTo: TypeAlias = Callable[[ContainerName, Instant], bool]
 """Returns whether the pod name of a container meant the pod with its uid at a moment."""
@@ -48,53 +48,45 @@ class IdentityCompletion:
     Args:
         timeline: the holders of the device.
         accounts: the containers in the account.
-        finalizer: holds pending usage, which is renamed too.
+        on_rename: called with the old and the new name of each renamed container.
     """
 
     def __init__(
-        self, timeline: HolderTimeline, accounts: ContainerAccounts, finalizer: HoldingFinalizer
+        self,
+        timeline: HolderTimeline,
+        accounts: ContainerAccounts,
+        on_rename: Callable[[ContainerName, ContainerName], None],
     ) -> None:
         self._timeline = timeline
         self._containers = accounts
-        self._finalizer = finalizer
+        self._on_rename = on_rename
 
     @property
     def unnamed_containers(self) -> list[ContainerName]:
         """The containers whose pod's uid is known, but not its name."""
         return [one.name for one in self._containers if one.name[3] and not one.has_full_identity]
 
-    def match_holders(
-        self, held: Sequence[HolderShare], referred_to: NameReferredTo
-    ) -> list[_Renamed]:
+    def match_holders(self, held: Holders, referred_to: NameReferredTo) -> None:
         """Rename containers that are among the new holders.
 
         Args:
             held: the holders from now on.
             referred_to: returns whether a pod's name meant that pod before its uid was known.
-
-        Returns:
-            Old and new name of each renamed container.
         """
-        if not self._timeline.incomplete and all(
-            entry.has_full_identity for entry in self._containers
-        ):
-            return []
-        names = [one.container for one in held]
-        found = [self._match(one.container, names, one.pod, referred_to) for one in held]
-        return [one for several in found for one in several]
+        if self._timeline.incomplete or not all(one.has_full_identity for one in self._containers):
+            for name, one in held.items():
+                self._match(name, held, one.pod, referred_to)
 
-    def match_processes(self, processes: Iterable[ProcessSample]) -> list[_Renamed]:
-        """Rename containers whose processes were seen; return the same as `match_holders`."""
+    def match_processes(self, processes: Iterable[ProcessSample]) -> None:
+        """Rename containers whose processes were seen."""
         nameless = self.unnamed_containers
         if not nameless:
-            return []
+            return
         pods = {one.container: one.pod for one in processes if one.container is not None}
-        found: list[_Renamed] = []
         for name in sorted(pods):
             for before in nameless:
                 if name[3] == before[3]:
-                    found += self.set_container_name(before, name, pods[name], seen_together=pods)
-        return found
+                    self.set_container_name(before, name, pods[name], seen_together=pods)
 
     def set_container_name(
         self,
@@ -102,7 +94,7 @@ class IdentityCompletion:
         name: ContainerName,
         pod: PodInfo | None,
         seen_together: Collection[ContainerName] = (),
-    ) -> list[_Renamed]:
+    ) -> None:
         """Rename an unnamed container, if the new name is complete and unambiguous.
 
         Args:
@@ -110,46 +102,41 @@ class IdentityCompletion:
             name: the container, as far as it is known.
             pod: what is known of its pod.
             seen_together: containers seen at the same time; `before` may mean one of them.
-
-        Returns:
-            The same as `match_holders`.
         """
-        last = self._timeline.last
-        held = [one.container for one in last.held] if last is not None else []
+        held = self._held_now
         others = {
             name,
             *(one for one in seen_together if one[1] and one[3]),
             *(one.name for one in self._containers if one.has_full_identity),
             *held,
         }
-        if before in held or before not in partial_names(name, others):
-            return []
-        return self._match(name, sorted(others), pod, never_referred)
+        if before not in held and before in partial_names(name, others):
+            self._match(name, sorted(others), pod, never_referred)
 
-    def complete_pod_identity(
-        self, pod_name: tuple[str, str], pod: PodInfo, referred_to: NameReferredTo
-    ) -> list[_Renamed]:
+    def complete_pod_identity(self, pod: PodInfo, referred_to: NameReferredTo) -> bool:
         """Rename containers that have a pod's name and no uid, and hold nothing now.
 
         Args:
-            pod_name: the pod's namespace and name.
             pod: what is known of the pod.
             referred_to: returns whether the name meant that pod at an earlier moment.
 
         Returns:
-            The same as `match_holders`.
+            Whether any was renamed.
         """
-        last = self._timeline.last
-        held = [one.container for one in last.held] if last is not None else []
         unsure = {
             *self._timeline.incomplete,
             *(one.name for one in self._containers if not one.has_full_identity),
         }
-        found: list[_Renamed] = []
-        for before in sorted(unsure):
-            if before[:2] == pod_name and not before[3]:
-                found += self._match((*before[:3], pod.uid), held, pod, referred_to)
-        return found
+        renamed = [
+            self._match((*before[:3], pod.uid), self._held_now, pod, referred_to)
+            for before in sorted(unsure)
+            if before[:2] == (pod.namespace, pod.name) and not before[3]
+        ]
+        return any(renamed)
+
+    @property
+    def _held_now(self) -> Collection[ContainerName]:
+        return () if self._timeline.last is None else self._timeline.last.held
 
     def _match(
         self,
@@ -157,11 +144,10 @@ class IdentityCompletion:
         names: Collection[ContainerName],
         pod: PodInfo | None,
         referred_to: NameReferredTo,
-    ) -> list[_Renamed]:
-        found: list[_Renamed] = []
-        if not (name[1] and name[3]):
-            return found
-        for before in partial_names(name, names):
+    ) -> bool:
+        """Rename the accounts of a container's partial names; return whether there were any."""
+        renamed = False
+        for before in partial_names(name, names) if name[1] and name[3] else ():
             if before in names:
                 continue
 
@@ -173,9 +159,10 @@ class IdentityCompletion:
             entry = self._containers.get(before)
             if entry is not None and same(entry.start):
                 merged = merge_containers(self._containers, before, name, pod)
-                self._finalizer.rename(before, name, merged)
-                found.append((before, name))
-        return found
+                self._containers.rename_pending(before, name, merged)
+                self._on_rename(before, name)
+                renamed = True
+        return renamed
 
 
 def merge_containers(
@@ -237,16 +224,11 @@ def _merge(account: ContainerAccount, more: ContainerAccount) -> None:
     account.start = min(account.start, more.start)
     ends = known_values(account.ended, more.ended)
     account.ended = max(ends) if len(ends) == 2 else None
-    account.held_ns += more.held_ns
-    account.busy_ns = sum_known(account.busy_ns, more.busy_ns)
-    account.energy_mj = sum_known(account.energy_mj, more.energy_mj)
-    account.memory_bytes = sum_known(account.memory_bytes, more.memory_bytes)
-    _add_xids(account.xids, more.xids.items())
+    _add_amounts(account, more)
     account.used_from_ns = min(known_values(account.used_from_ns, more.used_from_ns), default=None)
     account.used_to_ns = max(known_values(account.used_to_ns, more.used_to_ns), default=None)
     account.has_processes |= more.has_processes
     account.unseen &= more.unseen
-    account.concealed |= more.concealed
     account.last_finalized = max(
         known_values(account.last_finalized, more.last_finalized), default=None
     )
@@ -267,10 +249,7 @@ def _merge_holding(one: HoldingAccount, more: HoldingAccount) -> None:
         one.end = None if more.end is None else max(one.end, more.end)
     if not one.source:
         one.source, one.evidence = more.source, more.evidence
-    one.held_ns += more.held_ns
-    one.busy_ns = sum_known(one.busy_ns, more.busy_ns)
-    one.energy_mj = sum_known(one.energy_mj, more.energy_mj)
-    one.memory_bytes = sum_known(one.memory_bytes, more.memory_bytes)
+    _add_amounts(one, more)
     one.memory_byte_ns += more.memory_byte_ns
     # A sample that shows the memory of one holding shows that of both.
     one.memory_ns = max(one.memory_ns + min(more.memory_ns, counted_ns), more.memory_ns)
@@ -281,11 +260,13 @@ def _merge_holding(one: HoldingAccount, more: HoldingAccount) -> None:
     one.memory_peak_bytes = max(peaks, default=None)
     one.busy_time_ns = max(one.busy_time_ns, more.busy_time_ns)
     one.peak_ppm = max(known_values(one.peak_ppm, more.peak_ppm), default=None)
+
+
+def _add_amounts(one: _Account, more: _Account) -> None:
+    one.held_ns += more.held_ns
+    one.busy_ns = sum_known(one.busy_ns, more.busy_ns)
+    one.energy_mj = sum_known(one.energy_mj, more.energy_mj)
+    one.memory_bytes = sum_known(one.memory_bytes, more.memory_bytes)
     one.concealed |= more.concealed
-    _add_xids(one.xids, more.xids.items())
-
-
-def _add_xids(xids: dict[int, int], more: Iterable[tuple[int, int]]) -> None:
-    for code, number in more:
-        for _ in range(number):
-            count_xid(xids, code)
+    for code, number in more.xids.items():
+        count_xid(one.xids, code, number)

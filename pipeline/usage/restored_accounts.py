@@ -4,20 +4,11 @@ Only the parts are taken from the stored account. Each total is calculated as th
 all identities hold.
 """
 
-from collections.abc import Iterable
-from typing import Final
-
-from pipeline.model import NS, ContainerUsage, DeviceUsage, Holding, Instant, PartialRef
-from pipeline.usage.container_accounts import ContainerAccount, Ids
+from pipeline.model import ContainerUsage, DeviceUsage, Holding, Instant, PartialRef
+from pipeline.usage.container_account import ContainerAccount, Ids
 from pipeline.usage.device_totals import UsageTotals
-from pipeline.usage.ended_holdings import NEVER, EndedHoldings
-from pipeline.usage.holding import MAX_XID_CODES, HoldingAccount, start_holding
-
-MAX_PENDING: Final = 512
-"""How many stored accounts may wait for their device. 16 GPUs with 7 MIG instances need 128."""
-
-PENDING_NS: Final = 300 * NS
-"""How long they wait."""
+from pipeline.usage.ended_holdings import EndedHoldings
+from pipeline.usage.holding import MAX_XID_CODES, HoldingAccount
 
 
 def restore_totals(
@@ -104,7 +95,7 @@ def _restored_account(one: ContainerUsage, at: Instant, now: Instant, ids: Ids) 
     if one.holding is not None:
         entry.running = _holding(one.holding, at, ended, now, ids)
     elif ended is None:
-        entry.running = start_holding(at, ids())
+        entry.running = HoldingAccount(at, ids(), until_ns=at.mono_ns)
     if ended is None:
         entry.unseen = True
     else:
@@ -152,52 +143,3 @@ def _holding(
 def not_after(moment: Instant, now: Instant) -> Instant:
     """Return a moment, or `now` if it is later."""
     return moment if moment.mono_ns <= now.mono_ns else now
-
-
-class PendingRestores:
-    """Stored accounts whose devices are not known yet.
-
-    Args:
-        ended: receives the holdings of accounts whose device does not appear in time.
-        ids: generates ids where none is stored.
-    """
-
-    def __init__(self, ended: EndedHoldings, ids: Ids) -> None:
-        self._ended = ended
-        self._ids = ids
-        self._accounts: dict[str, DeviceUsage] = {}
-        self._until_ns = 0
-
-    def __contains__(self, device: str) -> bool:
-        """Whether a stored account waits for the device."""
-        return device in self._accounts
-
-    def put(self, stored: Iterable[DeviceUsage], now: Instant) -> None:
-        """Add stored accounts; each one replaces an account that waits for the same device."""
-        for one in stored:
-            before = self._accounts.pop(one.device, None)
-            if before is not None:
-                end_stored_holdings(before, self._ended, now, self._ids)
-            if len(self._accounts) < MAX_PENDING:
-                self._accounts[one.device] = one
-            else:
-                end_stored_holdings(one, self._ended, now, self._ids)
-        self._until_ns = now.mono_ns + PENDING_NS
-
-    def take(self, device: str) -> DeviceUsage | None:
-        """Remove and return the account that waits for a device; None if there is none."""
-        return self._accounts.pop(device, None)
-
-    def expire(self, now: Instant) -> bool:
-        """Remove accounts that waited for too long; return whether there were any."""
-        if not self._accounts or now.mono_ns <= self._until_ns:
-            return False
-        for one in self._accounts.values():
-            end_stored_holdings(one, self._ended, now, self._ids)
-        self._accounts.clear()
-        return True
-
-    @property
-    def due_ns(self) -> int:
-        """The last time at which none expires."""
-        return self._until_ns if self._accounts else NEVER

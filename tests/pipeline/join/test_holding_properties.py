@@ -23,9 +23,9 @@ from pipeline.model import (
     XidError,
 )
 from pipeline.recording import shifted
-from pipeline.usage.container_accounts import MAX_CONTAINERS, ContainerAccount, ContainerAccounts
+from pipeline.usage.container_account import ContainerAccount
+from pipeline.usage.container_accounts import MAX_CONTAINERS, ContainerAccounts
 from pipeline.usage.holding import HoldingAccount
-from pipeline.usage.holding_finalizer import HoldingFinalizer
 from pipeline.usage.interval_samples import ContainerName
 from pipeline.usage.renames import merge_containers
 from tests.pipeline.join.test_usage_properties import (
@@ -42,7 +42,7 @@ Key: TypeAlias = tuple[str, str]
 Amounts: TypeAlias = tuple[int, int, int]
 """Held time, busy time and energy."""
 
-_finalize = HoldingFinalizer._finalize
+_finalize = ContainerAccounts._finalize
 
 
 def amounts(one: Holding | ContainerUsage | None) -> Amounts:
@@ -102,14 +102,14 @@ class Run:
 
     def apply(self, envelope: Envelope) -> None:
         def finalize(
-            finalizer: HoldingFinalizer, entry: ContainerAccount, one: HoldingAccount, now_ns: int
+            roster: ContainerAccounts, entry: ContainerAccount, one: HoldingAccount, now_ns: int
         ) -> None:
-            self.owners[finalizer._device, one.id] = entry.id
-            _finalize(finalizer, entry, one, now_ns)
+            self.owners[roster._device, one.id] = entry.id
+            _finalize(roster, entry, one, now_ns)
 
         with (
             patch("pipeline.usage.renames.merge_containers", self.rename),
-            patch.object(HoldingFinalizer, "_finalize", finalize),
+            patch.object(ContainerAccounts, "_finalize", finalize),
         ):
             self.join.apply(envelope)
         snapshot = self.join.snapshot(envelope.at)

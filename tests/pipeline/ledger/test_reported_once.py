@@ -6,9 +6,8 @@ import pytest
 
 from pipeline.ledger.account_state import to_current_clock
 from pipeline.model import NS, Holding
-from pipeline.usage.container_accounts import Ids
-from pipeline.usage.ended_holdings import EndedHoldings
-from pipeline.usage.restored_accounts import PENDING_NS, PendingRestores
+from pipeline.usage import UsageAccounts
+from pipeline.usage.device_accounts import PENDING_NS
 from tests.pipeline.ledger.open_ledger import OpenLedger, Snapshots
 from tests.pipeline.ledger.test_change_tracker import (
     GPU,
@@ -31,11 +30,11 @@ OTHER = account(gpu(1), until=at(30), unheld=30 * NS)
 
 def reported_after_restart(ledger: OpenLedger, seconds: float) -> tuple[Holding, ...]:
     """Return the holdings that end because their device doesn't return."""
-    ends = EndedHoldings()
-    waiting = PendingRestores(ends, Ids("again"))
-    waiting.put(to_current_clock(ledger.stored.accounts.values(), at(seconds)).devices, at(seconds))
-    assert waiting.expire(at(seconds + 1 + PENDING_NS / NS))
-    return ends.holdings()
+    accounts, start = UsageAccounts("again"), at(seconds)
+    accounts.restore(to_current_clock(ledger.stored.accounts.values(), start).devices, start)
+    assert accounts.expire(at(seconds + 1 + PENDING_NS / NS))
+    usage = accounts.ended()
+    return usage.ended if usage else ()
 
 
 def containers_in(ledger: OpenLedger) -> list[tuple[str, bool, bool]]:

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.usage.container_accounts import MAX_CONTAINERS
-from pipeline.usage.mig_energy import compute_slices
+from pipeline.usage.mig_energy import instances_by_gpu
 from tests.pipeline.usage.samples import GPU, Book, S, by_pod, container, holder, process
 from tests.support.nodes import at, gpu, mig
 
@@ -118,7 +118,9 @@ def test_the_idle_draw_is_the_least_measured_and_never_more_than_the_interval_us
     ],
 )
 def test_compute_slices_of_a_profile(profile: str, number: int) -> None:
-    assert compute_slices(profile) == number
+    assert instances_by_gpu([mig(GPU, 1, profile=profile)]) == {
+        GPU.uuid: {mig(GPU, 1, profile=profile).uuid: number}
+    }
 
 
 ONE, THREE = mig(GPU, 1), mig(GPU, 2, profile="3g.40gb")
@@ -194,7 +196,7 @@ def test_pending_amounts_stay_bounded_if_the_energy_of_the_gpu_is_not_read() -> 
         book.hold(10 * number, holder(pod), device=ONE)
         book.add(10 * number + 5, max(10 * number - 5, 0), process(pod), device=ONE, busy=1)
         book.accounts.expire(at(10 * number))
-    pending = book.accounts._accounts[ONE.uuid].finalizer.pending
+    pending = book.accounts._accounts[ONE.uuid].containers.pending
     assert pending.busy is not None
     assert max(len(pending.held), len(pending.busy)) < 40
     assert pending.time_ns == sum(pending.held.values()) + pending.unheld_ns
@@ -207,7 +209,7 @@ def test_a_container_that_made_room_has_no_pending_amounts() -> None:
     book.add(5, 0, *processes, device=ONE, busy=len(processes))
     book.add(10, 5, *processes[1:], device=ONE, busy=len(processes) - 1)
     book.hold(11, holder("a"), holder("late"), device=ONE)
-    pending = book.accounts._accounts[ONE.uuid].finalizer.pending
+    pending = book.accounts._accounts[ONE.uuid].containers.pending
     assert pending.busy is not None
     assert processes[0].container not in pending.busy
     assert processes[1].container in pending.busy

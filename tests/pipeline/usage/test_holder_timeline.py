@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pipeline.usage.holder_timeline import (
     MAX_CHANGES,
     WHOLE,
-    HolderShare,
+    Holders,
     HolderTimeline,
-    holder_shares,
+    by_container,
     weights,
 )
 from pipeline.usage.interval_split import split_held_time
@@ -71,8 +71,8 @@ def test_a_known_share_is_that_part_of_the_device_while_all_fit(shares: list[flo
         assert found[-1] == 0
 
 
-def held(*pods: str) -> tuple[HolderShare, ...]:
-    return holder_shares([holder(pod) for pod in pods])
+def held(*pods: str) -> Holders:
+    return by_container([holder(pod) for pod in pods])
 
 
 def timeline(*cuts: tuple[float, Sequence[str]]) -> HolderTimeline:
@@ -84,16 +84,16 @@ def timeline(*cuts: tuple[float, Sequence[str]]) -> HolderTimeline:
 
 def pieces_of(line: HolderTimeline, start: float, end: float) -> list[tuple[int, list[str]]]:
     return [
-        (piece.time_ns, [one.container[1] for one in piece.change.held] if piece.change else ["?"])
+        (piece.time_ns, [one[1] for one in piece.change.held] if piece.change else ["?"])
         for piece in line.spans(at(start).mono_ns, at(end).mono_ns)
     ]
 
 
 def test_holders_are_sorted_and_named_without_the_container_id() -> None:
-    found = holder_shares(
-        [holder("b"), holder("a", container_id="2"), holder("a", container_id="1")]
-    )
-    assert [one.container for one in found] == [name("a"), name("b")]
+    first = holder("a", container_id="2")
+    found = by_container([holder("b"), first, holder("a", container_id="1")])
+    assert list(found) == [name("a"), name("b")]
+    assert found[name("a")] is first
 
 
 def test_an_interval_is_split_where_holders_change() -> None:
@@ -138,16 +138,15 @@ def test_the_number_of_kept_changes_is_limited() -> None:
 @pytest.mark.parametrize(("when", "pods"), [(1, ""), (2, "a"), (2.5, "a"), (3, "b"), (99, "b")])
 def test_the_holders_at_a_moment(when: float, pods: str) -> None:
     line = timeline((2, "a"), (3, "b"))
-    assert [one.container[1] for one in line.at(at(when).mono_ns)] == list(pods)
+    assert [one[1] for one in line.at(at(when).mono_ns)] == list(pods)
 
 
 def test_the_moment_at_which_a_container_released_the_device() -> None:
     line = HolderTimeline()
-    a, b = (HolderShare(name(pod), None, None) for pod in "ab")
-    for when, held in ((1, (a,)), (2, (a, b)), (3, (b,)), (4, ())):
-        line.record(held, at(when))
-    assert line.released(a.container) == at(3)
-    assert line.released(b.container) == at(4)
+    for when, pods in ((1, "a"), (2, "ab"), (3, "b"), (4, "")):
+        line.record(held(*pods), at(when))
+    assert line.released(name("a")) == at(3)
+    assert line.released(name("b")) == at(4)
     assert line.released(name("c")) is None
-    line.record((b,), at(5))
-    assert line.released(b.container) is None
+    line.record(held("b"), at(5))
+    assert line.released(name("b")) is None

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.model import DeviceUsage, Holder, Holding, Instant
-from pipeline.usage.restored_accounts import MAX_PENDING
+from pipeline.usage.device_accounts import MAX_PENDING
 from tests.pipeline.usage.samples import GPU, Book, S, adds_up, container, holder, process
 from tests.support.nodes import at, gpu
 from tests.support.usage import account, holding, used
