@@ -215,14 +215,8 @@ class Attributor:
             for uuid, attribution in self.attributions.items()
             if attribution.device.gpu_uuid not in possibly_held
         }
-        held = {
-            attribution.device.gpu_uuid for attribution in known.values() if attribution.holders
-        }
-        return (
-            known
-            if any(attribution.device.gpu_uuid not in held for attribution in known.values())
-            else None
-        )
+        held = {one.device.gpu_uuid for one in known.values() if one.holders}
+        return known if {one.device.gpu_uuid for one in known.values()} - held else None
 
     @property
     def _holders_listed(self) -> bool:
@@ -239,14 +233,12 @@ class Attributor:
         up = {source for source in ranking if self._sources.is_up(source)}
         self.pods.begin_resolution(ranking, up)
         before, pending_before = self.resolution, self._pod_identities.pending_sources
-        dra_names = None if self._dra_names.is_static else self._dra_names
-        if dra_names is not None:
-            dra_names.begin_resolution(
-                (claim, container)
-                for source in ranking
-                for claim in self._claims_of(source)
-                if claim.resource_claim and (container := self._identify(source, claim)) is not None
-            )
+        self._dra_names.begin_resolution(
+            (claim, container)
+            for source in ranking
+            for claim in self._claims_of(source)
+            if claim.resource_claim and (container := self._identify(source, claim)) is not None
+        )
         resolution = resolve(
             {s: self._claims_of(s) for s in ranking},
             self._devices,
@@ -263,10 +255,9 @@ class Attributor:
                 at, self._sources.confirmed_at, self._previously_confirmed.get, self._claims.keys()
             ),
             previous=before,
-            dra_names=dra_names,
+            dra_names=self._dra_names,
         )
-        if dra_names is not None:
-            dra_names.end_resolution()
+        self._dra_names.end_resolution()
         self.resolution = resolution
         self._premature_sources.update(self._pod_identities.pending_sources)
         self.pods.end_resolution(at)
@@ -291,13 +282,15 @@ class Attributor:
                 continue
             previous = {replace(h.subject, container_id=""): h for h in known.holders}
             holders = tuple(
-                [make_holder(one, at, previous.get(one.subject)) for one in arbitration.holders]
+                [
+                    make_holder(one, at, previous.get(one.claim.subject))
+                    for one in arbitration.holders
+                ]
             )
             conflicting_pods = tuple([_display_name(pod) for pod in arbitration.conflicting_pods])
             new = replace(
                 known,
                 holders=holders,
-                conflicts=arbitration.conflicts,
                 conflicting_pods=conflicting_pods,
                 access=access,
             )
@@ -329,11 +322,9 @@ class Attributor:
         """
         namespace, pod, _, uid = name
         known = self.pods.referred_to((namespace, pod), uid, moment)
-        return (
-            self._pod_identities.referred_to((namespace, pod), uid, moment)
-            if known is None
-            else known
-        )
+        if known is None:
+            known = self._pod_identities.referred_to((namespace, pod), uid, moment)
+        return known
 
     def _claims_of(self, source: str) -> Iterable[Claim]:
         event = self._claims.get(source)

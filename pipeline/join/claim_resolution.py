@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 from pipeline.join.device_index import DeviceIndex, RawIds, ResolvedDevice
 from pipeline.join.dra_devices import DraNameHistory
 from pipeline.join.pod_table import IdentifiedContainer
-from pipeline.join.trust_rules import CONTAINER_RANK, COUNT_ONLY_RESOURCES
+from pipeline.join.trust_rules import COUNT_ONLY_RESOURCES
 from pipeline.model import Claim, Evidence, Instant, PartialRef, Pod, RawDeviceId
 
 IdentifyContainer: TypeAlias = Callable[[str, Claim], IdentifiedContainer | None]
@@ -31,7 +31,6 @@ class ResolvedClaim(NamedTuple):
         subject: the container with all known parts, without its id.
         pod: its pod, where a source reported it.
         evidence: what the claim is based on.
-        rank: of several claims on one container the lowest rank is valid.
         is_partial: it is on parts of its devices: the ids, or the ids that the device plugin was
             asked for, are replicas or placeholders.
     """
@@ -42,7 +41,6 @@ class ResolvedClaim(NamedTuple):
     subject: PartialRef
     pod: Pod | None
     evidence: Evidence
-    rank: int
     is_partial: bool = False
 
     @property
@@ -82,15 +80,6 @@ class ResolvedClaims:
     shared_reservations: list[ResolvedClaim] = field(default_factory=list)
     admin_access: list[ResolvedClaim] = field(default_factory=list)
 
-    def split_admin_access(self, claim: ResolvedClaim) -> ResolvedClaim:
-        """Move devices with admin access to `admin_access`; return the claim without them."""
-        if not any(one.admin_access for one in claim.devices):
-            return claim
-        self.admin_access.append(
-            claim._replace(devices=[one for one in claim.devices if one.admin_access])
-        )
-        return claim._replace(devices=[one for one in claim.devices if not one.admin_access])
-
 
 class ResolutionTime(NamedTuple):
     """The time of a resolution, and the times at which sources confirmed their claims.
@@ -113,8 +102,7 @@ def resolve_claims(
     claims: Mapping[str, Iterable[Claim]],
     devices: DeviceIndex,
     identify: IdentifyContainer,
-    *,
-    dra_names: DraNameHistory | None = None,
+    dra_names: DraNameHistory,
 ) -> ResolvedClaims:
     """Resolve the containers and devices of all claims.
 
@@ -122,8 +110,7 @@ def resolve_claims(
         claims: valid claims by source, the sources in the order of the configuration.
         devices: the devices of the node.
         identify: returns the container that a claim means.
-        dra_names: the devices that names of DRA drivers meant when they were allocated; None where
-            names cannot change.
+        dra_names: the devices that names of DRA drivers meant when they were allocated.
     """
     resolved = ResolvedClaims([], {}, {})
     holding, ambiguous = resolved.claims, resolved.ambiguous
@@ -132,11 +119,12 @@ def resolve_claims(
         for claim in source_claims:
             container = identify(source, claim)
             is_shared = bool(claim.devices) and claim.devices[0].scheme == "reserved"
-            found, unknown, holds_unknown = (
-                ([], _NONE, False)
-                if is_shared
-                else _resolve_devices(claim, container, devices, dra_names)
-            )
+            found: list[ResolvedDevice] = []
+            unknown, holds_unknown = _NONE, False
+            if not dra_names.handles(claim):
+                found, unknown = resolve_ids(() if is_shared else claim.devices, devices)
+            elif container is not None:
+                found, unknown, holds_unknown = dra_names.resolve(claim, container, devices)
             if unknown:
                 unresolved.update(unknown)
             if container is None or (evidence := _effective_evidence(claim, container.pod)) is None:
@@ -146,17 +134,19 @@ def resolve_claims(
                     resolve_ids(claim.asked, devices) if claim.asked else (found, unknown)
                 )
                 allocated_ids = resolved.allocated.setdefault(claim.resource, set())
-                for one in allocated:
-                    allocated_ids.add(one.uuid)
-                for _, text in unmatched:
-                    allocated_ids.add(text)
-            rank, is_partial = CONTAINER_RANK[evidence], False
+                allocated_ids.update(
+                    [one.uuid for one in allocated], [text for _, text in unmatched]
+                )
+            is_partial = False
             if evidence >= Evidence.PLUGIN_ANSWER:
-                found, rank, is_partial = _classify_kubelet_claim(claim, found, devices)
+                found, is_partial = _classify_kubelet_claim(claim, found, devices)
             resolved_claim = ResolvedClaim(
-                source, claim, found, container.subject, container.pod, evidence, rank, is_partial
+                source, claim, found, container.subject, container.pod, evidence, is_partial
             )
-            resolved_claim = resolved.split_admin_access(resolved_claim)
+            if admin := [one for one in found if one.admin_access]:
+                resolved.admin_access.append(resolved_claim._replace(devices=admin))
+                rest = [one for one in found if not one.admin_access]
+                resolved_claim = resolved_claim._replace(devices=rest)
             if is_shared:
                 resolved.shared_reservations.append(resolved_claim)
             elif resolved_claim.devices:
@@ -191,20 +181,14 @@ def _effective_evidence(claim: Claim, pod: Pod | None) -> Evidence | None:
 
 def _classify_kubelet_claim(
     claim: Claim, found: list[ResolvedDevice], devices: DeviceIndex
-) -> tuple[list[ResolvedDevice], int, bool]:
-    """Return devices, rank and partiality of a claim of the kubelet or of a device plugin."""
-    rank = CONTAINER_RANK[claim.origin.evidence]
+) -> tuple[list[ResolvedDevice], bool]:
+    """Return devices and partiality of a claim of the kubelet or of a device plugin."""
     if claim.origin.evidence == Evidence.PLUGIN_ANSWER:
         requested = resolve_ids(claim.asked, devices)[0]
-        is_partial = not requested or any(not one.is_whole_device for one in requested)
-        return found, rank, is_partial
+        return found, not requested or not all(one.is_whole_device for one in requested)
     if claim.resource in COUNT_ONLY_RESOURCES:
-        return (
-            [one._replace(is_whole_device=False, is_placeholder=True) for one in found],
-            rank,
-            True,
-        )
-    return found, rank, any(one.replica or one.is_placeholder for one in found)
+        return [one._replace(is_whole_device=False, is_placeholder=True) for one in found], True
+    return found, any(one.replica or one.is_placeholder for one in found)
 
 
 def _names_no_device(claim: Claim, raw: RawDeviceId, devices: DeviceIndex) -> bool:
@@ -216,20 +200,6 @@ def _names_no_device(claim: Claim, raw: RawDeviceId, devices: DeviceIndex) -> bo
             return raw.scheme == "uuid" or raw.scheme in devices.numbered_schemes
         case _:
             return False
-
-
-def _resolve_devices(
-    claim: Claim,
-    identified: IdentifiedContainer | None,
-    devices: DeviceIndex,
-    dra_names: DraNameHistory | None,
-) -> tuple[list[ResolvedDevice], RawIds, bool]:
-    """Return the devices of a claim, its unresolved ids, and whether it holds an unknown device."""
-    if dra_names is None or not dra_names.handles(claim):
-        return (*resolve_ids(claim.devices, devices), False)
-    return (
-        ([], _NONE, False) if identified is None else dra_names.resolve(claim, identified, devices)
-    )
 
 
 def resolve_ids(

@@ -125,14 +125,14 @@ class DeviceIndex:
                 self._indices[f"{device.index}:{device.mig.index}"] = device.uuid
             return
         self._whole.add(device.uuid)
-        if device.minor is not None:
-            self._minors[str(device.minor)] = device.uuid
-        else:
-            self.numbered_schemes.discard("minor")
-        if device.index is not None:
-            self._indices[str(device.index)] = device.uuid
-        else:
-            self.numbered_schemes.discard("index")
+        for scheme, number, uuids in (
+            ("minor", device.minor, self._minors),
+            ("index", device.index, self._indices),
+        ):
+            if number is None:
+                self.numbered_schemes.discard(scheme)
+            else:
+                uuids[str(number)] = device.uuid
 
     @property
     def single_gpu(self) -> bool:
@@ -194,21 +194,12 @@ class DeviceIndex:
         return ResolvedDevice(uuid, replica=match[2])
 
     def _by_scheme(self, scheme: str, text: str) -> str | None:
-        match scheme:
-            case "uuid":
-                return self._uuid(text)
-            case "minor":
-                return self._minors.get(text)
-            case "index":
-                return self._indices.get(text)
-            case "visible":
-                if "=" in text:
-                    return self._cdi(text)
-                return self._uuid(text) or self._indices.get(text)
-            case "cdi":
-                return self._cdi(text)
-            case _:
-                return None
+        if scheme == "cdi" or (scheme == "visible" and "=" in text):
+            return self._cdi(text)
+        if scheme == "minor":
+            return self._minors.get(text)
+        uuid = self._uuid(text) if scheme in {"uuid", "visible"} else None
+        return uuid or (self._indices.get(text) if scheme in {"index", "visible"} else None)
 
     def _uuid(self, text: str) -> str | None:
         known = self._uuids.get(text)

@@ -118,8 +118,11 @@ class DraNameHistory:
         """Start a resolution of all claims.
 
         Args:
-            claims: claims with a ResourceClaim, and what is known of their pods.
+            claims: claims with a ResourceClaim, and what is known of their pods; not read if no
+                name can change.
         """
+        if self.is_static:
+            return
         self._used.clear()
         self._first_use_ns.clear()
         for claim, known in claims:
@@ -136,8 +139,8 @@ class DraNameHistory:
                 del self._allocations[key]
 
     def handles(self, claim: Claim) -> bool:
-        """Whether a claim has ids that this class resolves."""
-        return any(_is_dra_name(raw) for raw in claim.devices)
+        """Whether a claim has ids that this class resolves, because their meaning can change."""
+        return not self.is_static and any(_is_dra_name(raw) for raw in claim.devices)
 
     def resolve(
         self, claim: Claim, container: IdentifiedContainer, devices: DeviceIndex
@@ -152,25 +155,19 @@ class DraNameHistory:
         unknown: RawIds = {}
         holds_unknown = False
         for raw in claim.devices:
-            if not _is_dra_name(raw):
-                if (one := devices.resolve(raw)) is None:
-                    unknown[raw.scheme, raw.text] = raw
-                else:
-                    found[one] = None
-                continue
-            admin = _has_admin_access(raw, _resource_claim_of(claim, raw, container))
-            target, is_pending = self._target(claim, raw, container)
-            if target is None and not is_pending and not self._histories(raw):
-                one = devices.resolve(raw)
-            else:
-                one = devices.alias_target(target) if target is not None else None
+            one, admin, is_pending = devices.resolve(raw), False, False
+            is_dra_name = _is_dra_name(raw)
+            if is_dra_name:
+                admin = _has_admin_access(raw, _resource_claim_of(claim, raw, container))
+                target, is_pending = self._target(claim, raw, container)
+                if target is not None or is_pending or self._histories(raw):
+                    one = devices.alias_target(target) if target is not None else None
             if one is not None:
                 found[one._replace(admin_access=admin)] = None
-            if one is not None or admin:
-                continue
-            holds_unknown = True
-            if not is_pending:
-                unknown[raw.scheme, raw.text] = raw
+            elif not admin:
+                holds_unknown |= is_dra_name
+                if not is_pending:
+                    unknown[raw.scheme, raw.text] = raw
         return list(found), unknown, holds_unknown
 
     def _target(
@@ -257,7 +254,9 @@ class DraNameHistory:
 
 
 def _is_dra_name(raw: RawDeviceId) -> bool:
-    return raw.scheme == "dra" or ("=" in raw.text and _CDI.fullmatch(raw.text) is not None)
+    if raw.scheme in {"dra", "reserved"}:
+        return raw.scheme == "dra"
+    return "=" in raw.text and _CDI.fullmatch(raw.text) is not None
 
 
 def _normalized_name(raw: RawDeviceId) -> str:

@@ -47,7 +47,6 @@ from pipeline.join.incomplete_pod_identity import PodName
 from pipeline.join.pod_evidence import PodClaims, select_claims
 from pipeline.join.pod_identity import PodIdentities
 from pipeline.join.reservations import resolve_shared
-from pipeline.join.trust_rules import CONTAINER_RANK
 from pipeline.model import Claim, Evidence
 
 
@@ -98,12 +97,12 @@ def resolve(
     identify: IdentifyContainer,
     *,
     pod_identities: PodIdentities,
+    dra_names: DraNameHistory,
     moment: ResolutionTime,
     pods: Iterable[tuple[PodName, str]] = (),
     complete: bool = False,
     plugin_managed: frozenset[str] = frozenset(),
     previous: Resolution | None = None,
-    dra_names: DraNameHistory | None = None,
 ) -> Resolution:
     """Resolve all claims to holders, by the rule of this module.
 
@@ -120,7 +119,7 @@ def resolve(
         previous: an earlier resolution. Unchanged results are reused; the result does not differ.
         dra_names: the devices that names of DRA drivers meant when they were allocated.
     """
-    resolved = resolve_claims(claims, devices, identify, dra_names=dra_names)
+    resolved = resolve_claims(claims, devices, identify, dra_names)
     pod_identities.complete(resolved, devices, pods, moment, complete=complete)
     claims_by_pod: dict[PodKey, list[ResolvedClaim]] = {}
     reservations: list[ResolvedClaim] = []
@@ -205,7 +204,6 @@ def _allocated_by_plugin(resolved_claims: Iterable[ResolvedClaim]) -> set[str]:
         found.uuid
         for claim in resolved_claims
         if claim.evidence == Evidence.KUBELET_IDS
-        and claim.rank == CONTAINER_RANK[Evidence.KUBELET_IDS]
         for found in claim.devices
         if not found.is_placeholder
     }
@@ -216,7 +214,9 @@ def _is_explained(resolved: ResolvedClaim, pods: Mapping[PodKey, PodClaims]) -> 
     container = resolved.subject.container
     for pod, pod_claims in pods.items():
         if _is_same_pod(pod, resolved.pod_key):
-            containers = {candidate.subject.container for _, candidate in pod_claims.candidates}
+            containers = {
+                candidate.claim.subject.container for _, candidate in pod_claims.candidates
+            }
             if containers and (not container or not containers.isdisjoint({container, ""})):
                 return True
     return False

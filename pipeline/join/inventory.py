@@ -1,5 +1,6 @@
 """The devices of the node: which are present, and which were present before."""
 
+from collections import ChainMap
 from collections.abc import Collection
 from dataclasses import replace
 from typing import TypeVar
@@ -33,10 +34,8 @@ class Inventory:
         if self._present.get(source) == present:
             return False
         self._present[source] = present
-        known = self._ever_seen.setdefault(source, {})
-        for device in devices:
-            if device.mig is None:
-                known[device.uuid] = device
+        gpus = {uuid: device for uuid, device in present.items() if device.mig is None}
+        self._ever_seen[source] = self._ever_seen.get(source, {}) | gpus
         self._forget_replaced()
         return True
 
@@ -81,20 +80,14 @@ class Inventory:
         return sorted(merged.values(), key=lambda entry: entry[0].order)
 
     def _forget_replaced(self) -> None:
-        present: set[str] = set()
-        occupied: set[str] = set()
-        for devices in self._present.values():
-            present.update(devices)
-            occupied.update(_slot(device) for device in devices.values() if device.mig is None)
-        occupied.discard("")
-        for known in self._ever_seen.values():
-            gone = [
-                uuid
+        present = ChainMap(*self._present.values())
+        occupied = {_slot(device) for device in present.values() if device.mig is None} - {""}
+        for source, known in self._ever_seen.items():
+            self._ever_seen[source] = {
+                uuid: device
                 for uuid, device in known.items()
-                if uuid not in present and _slot(device) in occupied
-            ]
-            for uuid in gone:
-                del known[uuid]
+                if uuid in present or _slot(device) not in occupied
+            }
 
 
 def _slot(device: Device) -> str:

@@ -22,7 +22,6 @@ from pipeline.model import (
     Hint,
     Instant,
     Layout,
-    Pod,
     PodDeleted,
     PodsReplaced,
     PodUpserted,
@@ -130,14 +129,12 @@ class Join:
         two events has held its device for that time. Pods change in bursts that mostly change no
         holder, so their changes may wait.
         """
-        match envelope.event:
-            case ProcessesSampled() | XidsReported():
-                return True
-            case PodUpserted(pod) if not pod.ended:
-                return False
-            case _:
-                before = self._changed_at
-                return before is None or before.mono_ns < envelope.at.mono_ns
+        event, before = envelope.event, self._changed_at
+        if isinstance(event, ProcessesSampled | XidsReported):
+            return True
+        if isinstance(event, PodUpserted) and not event.pod.ended:
+            return False
+        return before is None or before.mono_ns < envelope.at.mono_ns
 
     def _dispatch(self, envelope: Envelope) -> Outcome:
         match envelope.event:
@@ -150,8 +147,24 @@ class Join:
                     accounts = tuple([one for one in accounts if not has_account(one.device)])
                 self._usage.accounts.restore(accounts, envelope.at)
                 return _UNCHANGED
-            case SourceAdded() | SourceLost() | SourceRemoved():
-                return Outcome(changed=self._apply_source(envelope))
+            case SourceLost():
+                changed = self._sources.record_loss(envelope)
+                if self._sources.take_wait_expired(envelope.at):
+                    self._attributor.mark_changed()
+                return Outcome(changed)
+            case SourceRemoved():
+                for name in self._sources.with_relayed(envelope.source):
+                    self._sources.remove(name)
+                    self._readings.remove(name)
+                    self._attributor.remove(name)
+                    self._topology.remove(name)
+                    self._usage.remove(name, envelope.at)
+                self._rebuild_devices(envelope.source)
+                return Outcome(changed=True)
+            case SourceAdded():
+                self._sources.record_start(envelope)
+                self._rebuild_devices(envelope.source)
+                return Outcome(changed=True)
             case _:
                 came_up = Outcome(changed=self._sources.record_event(envelope))
                 return came_up | self._apply_report(envelope)
@@ -174,12 +187,12 @@ class Join:
             case ClaimsReplaced() as claims:
                 attributor.replace_claims(source, claims)
                 self._sources.record_confirmation(source, at)
-            case PodsReplaced() | PodUpserted() | PodDeleted():
+            case PodsReplaced() | PodUpserted() | PodDeleted() as event:
                 self._sources.record_confirmation(source, at)
-                return self._apply_pods(envelope)
-            case ContainersReplaced() | ContainerStarted() | ContainerStopped():
+                return self._apply_pods(source, event, at)
+            case ContainersReplaced() | ContainerStarted() | ContainerStopped() as event:
                 self._sources.record_confirmation(source, at)
-                return self._apply_containers(envelope)
+                return self._apply_containers(source, event)
             case DeviceAliasesReplaced() as aliases:
                 if changed := attributor.replace_aliases(source, aliases, at):
                     self._rebuild_devices(source)
@@ -188,7 +201,6 @@ class Join:
             case TopologyRead() as topology:
                 changed = self._topology.replace(source, topology)
             case DevicesDiscovered(devices):
-                self._sources.record_device_count(source, len(devices))
                 if changed := attributor.inventory.replace(source, devices):
                     placements = attributor.mig_placements
                     self._rebuild_devices(source)
@@ -197,71 +209,48 @@ class Join:
                 pass
         return Outcome(changed=changed)
 
-    def _apply_source(self, envelope: Envelope) -> bool:
-        """Apply an event about a source; return whether the next snapshot differs."""
-        match envelope.event:
-            case SourceLost():
-                changed = self._sources.record_loss(envelope)
-                if self._sources.take_wait_expired(envelope.at):
-                    self._attributor.mark_changed()
-                return changed
-            case SourceRemoved():
-                for name in self._sources.with_relayed(envelope.source):
-                    self._sources.remove(name)
-                    self._readings.remove(name)
-                    self._attributor.remove(name)
-                    self._topology.remove(name)
-                    self._usage.remove(name, envelope.at)
-            case _:
-                self._sources.record_start(envelope)
-        self._rebuild_devices(envelope.source)
-        return True
-
-    def _apply_pods(self, envelope: Envelope) -> Outcome:
-        source, at, pods = envelope.source, envelope.at, self._attributor.pods
-        match envelope.event:
-            case PodsReplaced() as event:
+    def _apply_pods(
+        self, source: str, event: PodsReplaced | PodUpserted | PodDeleted, at: Instant
+    ) -> Outcome:
+        pods, attributor = self._attributor.pods, self._attributor
+        match event:
+            case PodsReplaced(reported):
                 change = pods.replace(source, event, at)
-                self._update_pods([pods.with_node_uid(source, pod) for pod in event.pods])
             case PodUpserted(pod):
-                change = pods.upsert(source, pod, at)
-                self._update_pods([pods.with_node_uid(source, pod)])
-            case PodDeleted(uid):
-                change = pods.delete(source, uid, at)
+                change, reported = pods.upsert(source, pod, at), (pod,)
             case _:
-                return _UNCHANGED
+                change, reported = pods.delete(source, event.uid, at), ()
+        known = [pods.with_node_uid(source, pod) for pod in reported]
+        self._process_owners.update_pods(known)
+        self._usage.update_pods(known, attributor.name_referred_to_pod)
         if change.affects_claims:
-            self._attributor.mark_changed()
+            attributor.mark_changed()
         changed = change.changed_pod
         # A pod that is not admitted, or has ended, holds nothing that could have changed.
         if changed is None or changed.ended or changed.started is None:
             return _UNCHANGED
         if not (changed.wants_devices or changed.claims):
             return _UNCHANGED
-        return Outcome(changed=False, hints=(_pod_hint(changed.info.uid, source),))
+        return _pod_outcome(changed.info.uid, source)
 
-    def _update_pods(self, pods: list[Pod]) -> None:
-        self._process_owners.update_pods(pods)
-        self._usage.update_pods(pods, self._attributor.name_referred_to_pod)
-
-    def _apply_containers(self, envelope: Envelope) -> Outcome:
-        source, containers = envelope.source, self._attributor.containers
-        uid = ""
-        match envelope.event:
-            case ContainersReplaced() as event:
+    def _apply_containers(
+        self, source: str, event: ContainersReplaced | ContainerStarted | ContainerStopped
+    ) -> Outcome:
+        containers, uid = self._attributor.containers, ""
+        match event:
+            case ContainersReplaced(reported):
                 changed = containers.replace(source, event)
-                self._process_owners.update_containers(event.containers)
             case ContainerStarted(container):
-                changed, uid = containers.start(source, container), container.subject.uid
-                self._process_owners.update_containers((container,))
-            case ContainerStopped(container_id):
-                stopped = containers.stop(source, container_id)
-                changed, uid = stopped is not None, stopped.subject.uid if stopped else ""
+                changed, reported = containers.start(source, container), (container,)
+                uid = container.subject.uid
             case _:
-                changed = False
+                stopped = containers.stop(source, event.container_id)
+                changed, reported = stopped is not None, ()
+                uid = stopped.subject.uid if stopped else ""
+        self._process_owners.update_containers(reported)
         if changed:
             self._attributor.mark_changed(source)
-        return Outcome(changed=False, hints=(_pod_hint(uid, source),) if changed and uid else ())
+        return _pod_outcome(uid, source) if changed and uid else _UNCHANGED
 
     def _rebuild_devices(self, source: str) -> None:
         self._readings.layout_changed = True
@@ -353,5 +342,6 @@ class Join:
         self._layout = Layout(tuple(series.values()), dict(attributions), resources)
 
 
-def _pod_hint(uid: str, source: str) -> Hint:
-    return Hint(pods=frozenset({uid}), sources=frozenset({source}))
+def _pod_outcome(uid: str, source: str) -> Outcome:
+    hint = Hint(pods=frozenset({uid}), sources=frozenset({source}))
+    return Outcome(changed=False, hints=(hint,))

@@ -9,7 +9,7 @@ offers it by a placeholder, or is removed.
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from pipeline.base.bounded_dict import set_last
 from pipeline.join.device_index import DeviceIndex
@@ -21,12 +21,8 @@ _MAX_DEVICES: Final = 20_000
 """How many devices of one source are remembered: those that were reported last."""
 
 
-class _ReportedId(NamedTuple):
-    """An id, when the source last reported it, and whether ids of its resource are placeholders."""
-
-    raw: RawDeviceId
-    sequence: int
-    count_only: bool
+_ReportedId: TypeAlias = tuple[RawDeviceId, int, bool]
+"""An id, the number of the last report with it, and whether ids of its resource only count."""
 
 
 class PluginManagedDevices:
@@ -46,7 +42,7 @@ class PluginManagedDevices:
             count_only = offer.resource in COUNT_ONLY_RESOURCES
             for raw in offer.devices:
                 # One replica of a device is enough.
-                reported = _ReportedId(raw, self._sequence, count_only)
+                reported = (raw, self._sequence, count_only)
                 set_last(ids, without_replica(raw.text), reported, _MAX_DEVICES)
         self._cached = None
 
@@ -82,9 +78,9 @@ class PluginManagedDevices:
 def _offered_by_real_id(ids: Iterable[_ReportedId], index: DeviceIndex) -> set[str]:
     """Return the devices that were last reported under a real id."""
     last: dict[str, tuple[int, bool]] = {}
-    for reported in ids:
-        found = index.resolve(reported.raw)
+    for raw, sequence, count_only in ids:
+        found = index.resolve(raw)
         if found is not None:
-            real = not (reported.count_only or found.is_placeholder)
-            last[found.uuid] = max((reported.sequence, real), last.get(found.uuid, (0, False)))
+            real = not (count_only or found.is_placeholder)
+            last[found.uuid] = max((sequence, real), last.get(found.uuid, (0, False)))
     return {uuid for uuid, (_, real) in last.items() if real}

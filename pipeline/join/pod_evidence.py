@@ -1,7 +1,6 @@
 """Selects which claims about one pod are valid, by the strength of their evidence."""
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from pipeline.join.arbitration import Candidate
 from pipeline.join.claim_resolution import ResolvedClaim
@@ -44,7 +43,7 @@ def select_claims(
     """
     is_limited = any(claim.evidence in _SCHEDULER_EVIDENCE for claim in claims)
     result = PodClaims(claims, [], [], [], plugin_managed if is_limited else None)
-    devices: dict[str, _DeviceClaims] | None = None
+    devices = _by_device(claims, single_gpu=single_gpu, plugin_managed=plugin_managed)
     claimable = _claimable(claims, plugin_managed) if is_limited else claims
     for claim in _not_overruled(claimable):
         real = claim.names_real_device
@@ -54,16 +53,8 @@ def select_claims(
         for found in claim.devices:
             if real and found.is_placeholder:
                 break
-            if len(claims) == len(claim.devices) == 1:
-                device_claims = _DeviceClaims(
-                    [(claim, found)], plugin_managed=found.uuid in plugin_managed
-                )
-            else:
-                devices = devices or _by_device(
-                    claims, single_gpu=single_gpu, plugin_managed=plugin_managed
-                )
-                device_claims = devices[found.uuid]
-            result.candidates.append((found.uuid, device_claims.candidate(claim, real=real)))
+            candidate = devices[found.uuid].candidate(claim, real=real)
+            result.candidates.append((found.uuid, candidate))
     if any(claim.evidence in USER_CONTROLLED for claim in claims):
         held = {uuid for uuid, _ in result.candidates}
         result.ineffective.extend(
@@ -189,23 +180,19 @@ def _strongest(resolved_claims: list[ResolvedClaim]) -> list[ResolvedClaim]:
     for claim in resolved_claims:
         name = claim.subject.container
         best[name] = min(_rank(claim), best.get(name, _rank(claim)))
-    pod_rank = best.pop("", None)
-    if pod_rank is not None:
-        if any(rank < pod_rank for rank in best.values()):
-            # A container has a stronger claim than the pod as a whole.
-            pod_rank = None
-        else:
-            best = {name: pod_rank for name, rank in best.items() if rank == pod_rank}
-            best[""] = pod_rank
+    pod_rank = best.get("")
+    if pod_rank is not None and pod_rank > min(best.values()):
+        # A container has a stronger claim than the pod as a whole.
+        del best[""]
+    elif pod_rank is not None:
+        best = {name: rank for name, rank in best.items() if rank == pod_rank}
     return [claim for claim in resolved_claims if best.get(claim.subject.container) == _rank(claim)]
-
-
-_KUBELET: Final = (CONTAINER_RANK[Evidence.PLUGIN_ANSWER], CONTAINER_RANK[Evidence.KUBELET_IDS])
 
 
 def _rank(resolved: ResolvedClaim) -> int:
     """Return the rank of a claim; the two ranks of the kubelet count as one."""
-    return _KUBELET[0] if resolved.rank == _KUBELET[1] else resolved.rank
+    is_kubelet = resolved.evidence == Evidence.KUBELET_IDS
+    return CONTAINER_RANK[Evidence.PLUGIN_ANSWER if is_kubelet else resolved.evidence]
 
 
 def _by_device(
@@ -222,20 +209,9 @@ def _by_device(
     }
 
 
-class _ContainerFacts(NamedTuple):
-    """What all claims about one container and one device say together.
-
-    Attributes:
-        share: the part of the device, if known.
-        allocated_whole: the kubelet allocated the whole device to it.
-        container_id: the runtime's id, if known.
-        replicas: numbers of its replicas.
-    """
-
-    share: float | None
-    allocated_whole: bool
-    container_id: str
-    replicas: tuple[str, ...]
+_ContainerFacts: TypeAlias = tuple[float | None, bool, str, tuple[str, ...]]
+"""Share of a container in a device, whether the kubelet allocated the whole device to it, its id,
+and the numbers of its replicas, by all claims about the two; unknown parts are None or empty."""
 
 
 class _DeviceClaims:
@@ -245,24 +221,16 @@ class _DeviceClaims:
     """
 
     def __init__(
-        self, claims: Iterable[tuple[ResolvedClaim, ResolvedDevice]], *, plugin_managed: bool
+        self, claims: list[tuple[ResolvedClaim, ResolvedDevice]], *, plugin_managed: bool
     ) -> None:
         self._by_container: dict[str, list[tuple[ResolvedClaim, ResolvedDevice]]] = {}
-        replicated = False
-        self._allocated_whole = False
-        self._plugin_managed = plugin_managed
         for claim, found in claims:
             self._by_container.setdefault(claim.subject.container, []).append((claim, found))
-            replicated = replicated or claim.is_partial or found.is_placeholder or found.is_reserved
-            self._allocated_whole = self._allocated_whole or _is_exclusive(claim, found)
-            # Only the device plugin decides what part of the device its replica is.
-            self._plugin_managed = self._plugin_managed or found.replica != ""
-        all_shares = [
-            self._share(claim)
-            for own_claims in self._by_container.values()
-            for claim, _ in own_claims
-        ]
-        shares = [share for share in all_shares if share is not None]
+        replicated = any(c.is_partial or f.is_placeholder or f.is_reserved for c, f in claims)
+        self._allocated_whole = any(_is_exclusive(claim, found) for claim, found in claims)
+        # Only the device plugin decides what part of the device its replica is.
+        self._plugin_managed = plugin_managed or any(found.replica for _, found in claims)
+        shares = [share for claim, _ in claims if (share := self._share(claim)) is not None]
         # A share decides whether others can hold the device as well; without shares, a replica or
         # a placeholder shows that they may. No claim reduces what the kubelet gave to one pod only.
         self._divisible = not self._allocated_whole and (min(shares) < 1 if shares else replicated)
@@ -270,21 +238,17 @@ class _DeviceClaims:
 
     def candidate(self, resolved: ResolvedClaim, *, real: bool) -> Candidate:
         """Return the candidate of a valid claim, completed from all claims on its container."""
-        name, claim = resolved.subject.container, resolved.claim
+        name = resolved.subject.container
         if name not in self._facts:
             self._facts[name] = self._gather(name)
         share, allocated_whole, container_id, replicas = self._facts[name]
         return Candidate(
-            resolved.subject,
-            resolved.pod,
-            resolved.evidence,
-            resolved.source,
+            resolved,
             share if (own := self._share(resolved)) is None else own,
             self._divisible,
             allocated_whole,
             _pod_rank(resolved.evidence, allocated_whole=allocated_whole, real=real),
-            claim.since,
-            claim.subject.container_id or container_id,
+            resolved.claim.subject.container_id or container_id,
             replicas,
         )
 
@@ -299,22 +263,20 @@ class _DeviceClaims:
             return None
         return resolved.claim.share
 
-    def _gather(self, name: str) -> "_ContainerFacts":
+    def _gather(self, name: str) -> _ContainerFacts:
         claims = self._by_container[name]
         if name and len(self._by_container) - ("" in self._by_container) == 1:
             # Claims on the pod as a whole are about its only container with claims on the device.
             claims = claims + self._by_container.get("", [])
         shares = [
-            (claim.rank, share) for claim, _ in claims if (share := self._share(claim)) is not None
+            (CONTAINER_RANK[claim.evidence], share)
+            for claim, _ in claims
+            if (share := self._share(claim)) is not None
         ]
         allocated_whole = any(_is_exclusive(claim, f) for claim, f in claims)
-        ids = [
-            claim.claim.subject.container_id
-            for claim, _ in claims
-            if claim.claim.subject.container_id
-        ]
-        replicas = {f.replica for _, f in claims if f.replica}
-        return _ContainerFacts(
+        ids = {claim.claim.subject.container_id for claim, _ in claims} - {""}
+        replicas = {f.replica for _, f in claims} - {""}
+        return (
             min(shares)[1] if shares else None,
             allocated_whole,
             min(ids, default=""),

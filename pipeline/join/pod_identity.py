@@ -72,22 +72,8 @@ class _PodReference(NamedTuple):
     from_ns: int
 
 
-class _ListedName(NamedTuple):
-    """A pod name in the kubelet's list, and the pod that it means.
-
-    Attributes:
-        pod: the pod.
-        ids: the ids that the name was listed with.
-    """
-
-    pod: _PodReference
-    ids: Mapping[ClaimSlot, frozenset[DeviceIds]]
-
-    def is_unchanged(self, ids: Mapping[ClaimSlot, frozenset[DeviceIds]]) -> bool:
-        """Whether the name is still listed with the same ids: those of a pod never change."""
-        common = self.ids.keys() & ids.keys()
-        return bool(common) and all(self.ids[slot] == ids[slot] for slot in common)
-
+_ListedIds: TypeAlias = Mapping[ClaimSlot, frozenset[DeviceIds]]
+"""The ids that the kubelet lists with a pod name."""
 
 _ReportKey: TypeAlias = tuple[ClaimSlot, PodName | str, DeviceIds]
 """Slot, name or uid, and ids that a source reports together."""
@@ -116,15 +102,15 @@ class PodIdentities:
     def __init__(self) -> None:
         self.pending_sources: frozenset[str] = frozenset()
         self._names_by_uid: dict[str, _KnownName] = {}
-        self._listed_names: dict[PodName, _ListedName] = {}
+        self._listed_names: dict[PodName, tuple[_PodReference, _ListedIds]] = {}
         self._report_times: dict[_ReportKey, _ReportTimes] = {}
         self._first_match_ns: dict[tuple[PodName, str], int] = {}
         self._runtime_pairs: dict[tuple[PodName, str], int] = {}
 
     def referred_to(self, pod_name: PodName, uid: str, moment: Instant) -> bool:
         """Whether a name meant a pod at a moment, by the kubelet's list and checkpoint."""
-        known = self._listed_names.get(pod_name)
-        return known is not None and known.pod.uid == uid and known.pod.from_ns <= moment.mono_ns
+        known, _ = self._listed_names.get(pod_name, (None, {}))
+        return known is not None and known.uid == uid and known.from_ns <= moment.mono_ns
 
     def complete(
         self,
@@ -231,9 +217,8 @@ class PodIdentities:
                     ):
                         # The name may be older than the first report of the uid, if no report
                         # without the uid came in between.
-                        from_ns = reported.first_reported_ns
-                        if reported.last_absent_ns < listed_ns:
-                            from_ns = listed_ns
+                        is_older = reported.last_absent_ns < listed_ns
+                        from_ns = listed_ns if is_older else reported.first_reported_ns
                         earlier = uids[uid]
                         uids[uid] = from_ns if earlier is None else min(from_ns, earlier)
                     sources.setdefault(pod_name, set()).update({slot[0], other[0]})
@@ -272,15 +257,16 @@ class PodIdentities:
     def _with_previous(
         self,
         pod_name: PodName,
-        slots: Mapping[ClaimSlot, frozenset[DeviceIds]],
+        slots: _ListedIds,
         now: _PodReference | None,
         confirmed: ConfirmedAt,
     ) -> _PodReference | None:
         """Return the pod that a name means, by present reports and by what is remembered."""
-        known = self._listed_names.get(pod_name)
-        if known is None or not known.is_unchanged(slots):
+        before, ids = self._listed_names.get(pod_name, (None, {}))
+        common = ids.keys() & slots.keys()
+        # The ids of a pod never change.
+        if before is None or not common or any(ids[slot] != slots[slot] for slot in common):
             return now
-        before = known.pod
         if now is None:
             return before
         if now.uid == before.uid:
@@ -355,16 +341,16 @@ class PodIdentities:
             if is_recent and len(names_by_uid) <= MAX_PAIRS:
                 break
             del names_by_uid[oldest]
-        names = {
-            pod_name: _ListedName(chosen[pod_name], slots)
+        names: dict[PodName, tuple[_PodReference, _ListedIds]] = {
+            pod_name: (chosen[pod_name], slots)
             for pod_name, slots in partial.listed.items()
             if pod_name in chosen
         }
-        for pod_name, known in self._listed_names.items():
+        for pod_name, (pod, ids) in self._listed_names.items():
             # A silent source cannot report that the name has another pod.
-            silent = all(slot[0] not in moment.active_sources for slot in known.ids)
-            if pod_name not in partial.listed and silent and known.pod.uid in names_by_uid:
-                names[pod_name] = known
+            silent = all(slot[0] not in moment.active_sources for slot in ids)
+            if pod_name not in partial.listed and silent and pod.uid in names_by_uid:
+                names[pod_name] = (pod, ids)
         self._listed_names = names
 
     def _complete(

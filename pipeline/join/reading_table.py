@@ -1,6 +1,6 @@
 """The latest reading of each series, by source."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import nsmallest
 from typing import Final, NamedTuple
 
@@ -27,13 +27,6 @@ class SeriesKey(NamedTuple):
     attrs: Attrs
 
 
-class _ProcessSeries(NamedTuple):
-    """The latest process list of a device from one source, and its series with their values."""
-
-    process_list: ProcessList
-    series: tuple[tuple[SeriesKey, int], ...]
-
-
 class ReadingTable:
     """Readings by source, device, field and attributes, each until it expires.
 
@@ -49,7 +42,10 @@ class ReadingTable:
 
     def __init__(self) -> None:
         self._latest: dict[SeriesKey, Reading] = {}
-        self._processes: dict[tuple[str, str], _ProcessSeries] = {}
+        # By source and device, the latest process list, and its series with their values.
+        self._processes: dict[
+            tuple[str, str], tuple[ProcessList, tuple[tuple[SeriesKey, int], ...]]
+        ] = {}
         self._scan_at_ns = _NEVER
         self.layout_changed = True
         self.fresh: set[SeriesKey] = set()
@@ -93,14 +89,12 @@ class ReadingTable:
         """
         for found in lists:
             place = (source, found.device)
-            before = self._processes.get(place)
-            if before is not None and before.process_list.processes is found.processes:
-                series = before.series
-            else:
+            before, series = self._processes.get(place, (None, ()))
+            if before is None or before.processes is not found.processes:
+                keys_before = {key for key, _ in series}
                 series = _series(source, found)
-                if before is not None:
-                    self._drop({key for key, _ in before.series}.difference(k for k, _ in series))
-            self._processes[place] = _ProcessSeries(found, series)
+                self._drop(keys_before.difference(key for key, _ in series))
+            self._processes[place] = (found, series)
             self._scan_at_ns = min(self._scan_at_ns, _expires_ns(found))
             at, good_for_ns = found.at, found.good_for_ns
             self.update(
@@ -117,10 +111,9 @@ class ReadingTable:
         """Return each device's processes, from the first source in `ranking` that has a list."""
         chosen: dict[str, tuple[GpuProcess, ...]] = {}
         for wanted in ranking:
-            for (source, device), listed in self._processes.items():
+            for (source, device), (listed, _) in self._processes.items():
                 if source == wanted:
-                    processes = listed.process_list.processes
-                    chosen.setdefault(placements.canonical_uuid(device), processes)
+                    chosen.setdefault(placements.canonical_uuid(device), listed.processes)
         return chosen
 
     def expire(self, now_ns: int) -> bool:
@@ -129,23 +122,19 @@ class ReadingTable:
             return False
         stale = {key for key, reading in self._latest.items() if _expires_ns(reading) < now_ns}
         stale_lists = [
-            at
-            for at, listed in self._processes.items()
-            if _expires_ns(listed.process_list) < now_ns
+            at for at, (listed, _) in self._processes.items() if _expires_ns(listed) < now_ns
         ]
         for at in stale_lists:
             del self._processes[at]
         self._drop(stale)
         ends = [_expires_ns(reading) for reading in self._latest.values()]
-        ends += [_expires_ns(listed.process_list) for listed in self._processes.values()]
+        ends += [_expires_ns(listed) for listed, _ in self._processes.values()]
         self._scan_at_ns = min(ends, default=_NEVER)
         return bool(stale or stale_lists)
 
     def remove(self, source: str) -> None:
         """Remove all readings of a source."""
-        for at in [at for at in self._processes if at[0] == source]:
-            del self._processes[at]
-        self._drop([key for key in self._latest if key.source == source])
+        self._remove_where(lambda of, _: of == source)
 
     def drop_moved_instances(self, before: MigPlacements, after: MigPlacements) -> None:
         """Remove readings of placements that now belong to another MIG instance, or to none.
@@ -158,11 +147,14 @@ class ReadingTable:
             for name in names
             if before.canonical_uuid(name) not in (name, after.canonical_uuid(name))
         }
-        if not gone:
-            return
-        for at in [at for at in self._processes if at[1] in gone]:
+        if gone:
+            self._remove_where(lambda _, device: device in gone)
+
+    def _remove_where(self, is_gone: Callable[[str, str], bool]) -> None:
+        """Remove the readings and process lists of a source and device that `is_gone`."""
+        for at in [at for at in self._processes if is_gone(*at)]:
             del self._processes[at]
-        self._drop([key for key in self._latest if key.device in gone])
+        self._drop([key for key in self._latest if is_gone(key.source, key.device)])
 
     def keys(
         self, devices: Mapping[str, Device], ranking: list[str], placements: MigPlacements

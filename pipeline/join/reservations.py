@@ -6,7 +6,7 @@ from pipeline.join.claim_resolution import PodKey, ResolvedClaim
 from pipeline.join.device_index import ResolvedDevice
 from pipeline.model import Evidence
 
-_FROM_KUBELET = (Evidence.PLUGIN_ANSWER, Evidence.KUBELET_IDS)
+_PRECEDENCE = (Evidence.PLUGIN_ANSWER, Evidence.KUBELET_IDS, Evidence.SCHEDULER_ANNOTATION)
 
 
 def resolve_shared(
@@ -40,16 +40,15 @@ def _devices_by_group(reservations: Iterable[ResolvedClaim]) -> dict[str, set[st
         claims_by_pod.setdefault(claim.pod_key, []).append(claim)
     devices: dict[str, set[str]] = {}
     for claims in claims_by_pod.values():
-        real = [claim for claim in claims if claim.names_real_device]
-        allocated = [claim for claim in real if claim.evidence in _FROM_KUBELET]
-        annotated = [claim for claim in real if claim.evidence == Evidence.SCHEDULER_ANNOTATION]
-        plugin_answers = [claim for claim in allocated if claim.evidence == Evidence.PLUGIN_ANSWER]
-        uuids = {
-            found.uuid
-            for claim in plugin_answers or allocated or annotated
-            for found in claim.devices
-            if not found.is_placeholder
-        }
+        uuids: set[str] = set()
+        for evidence in _PRECEDENCE:
+            uuids = uuids or {
+                found.uuid
+                for claim in claims
+                if claim.evidence == evidence
+                for found in claim.devices
+                if not found.is_placeholder
+            }
         for claim in claims:
             for group in claim.pod.reserves if claim.pod is not None else ():
                 devices.setdefault(group, set()).update(uuids)

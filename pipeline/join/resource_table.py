@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from pipeline.join.device_index import DeviceIndex
-from pipeline.model import Device, Instant, RawDeviceId, ResourceCount, ResourcesAdvertised
+from pipeline.model import Device, Instant, ResourceCount, ResourcesAdvertised
 
 _MIG: Final = re.compile(r"/mig-([^/]+?)(?:\.shared)?$")
 _GPU: Final = re.compile(r"/[^/]*gpu(?:\.shared)?$")
@@ -87,13 +87,10 @@ class ResourceTable:
             for event, _ in self._advertised.values():
                 for offer in event.resources:
                     ids = self._offered.setdefault(offer.resource, set())
-                    ids.update(_device_key(raw, index) for raw in offer.devices)
+                    for raw in offer.devices:
+                        found = index.resolve(raw)
+                        ids.add(raw.text if found is None else found.uuid)
         return self._offered
-
-
-def _device_key(raw: RawDeviceId, index: DeviceIndex) -> str:
-    found = index.resolve(raw)
-    return raw.text if found is None else found.uuid
 
 
 def _present(resource: str, uuids: set[str], devices: list[Device]) -> int:

@@ -1,6 +1,6 @@
 """State of each source. Its counts survive a restart of the source."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -12,6 +12,7 @@ from pipeline.model import (
     DevicesDiscovered,
     Envelope,
     Instant,
+    Resolves,
     ResourcesAdvertised,
     SourceAdded,
     SourceLost,
@@ -27,12 +28,6 @@ _WAITING_NS: Final = 60 * NS
 """How long to wait for a source that has not reported: with unresolved ids for one that may resolve
 them, and with schedulers' annotations for one that reports the kubelet's claims."""
 
-_IDS: Final = frozenset({"devices", "names"})
-"""What sources report that is needed to resolve ids."""
-
-_CLAIMS: Final = frozenset({"claims"})
-_NONE: Final = frozenset[str]()
-
 
 class SourceTable:
     """States of the sources, by name.
@@ -46,7 +41,8 @@ class SourceTable:
         self.ranking: list[str] = []
         self._relayed_by: dict[str, str] = {}
         self._reporting_sources: set[str] = set()
-        self._awaited: dict[str, tuple[int, frozenset[str]]] = {}
+        # By source and what it resolves, since when it is waited for.
+        self._awaited: dict[tuple[str, Resolves], int] = {}
         self._wait_expired = False
         self._kubelet_complete = False
         # Bounded by the claims that contain these ids, which the join keeps too.
@@ -65,8 +61,9 @@ class SourceTable:
             known = SourceState(envelope.kind, order)
             self._unresolved.pop(envelope.source, None)
             self._reporting_sources.discard(envelope.source)
-            if isinstance(event, SourceAdded) and event.resolves:
-                self._awaited[envelope.source] = (envelope.at.mono_ns, frozenset(event.resolves))
+            if isinstance(event, SourceAdded):
+                for kind in event.resolves:
+                    self._awaited[envelope.source, kind] = envelope.at.mono_ns
         self._states[envelope.source] = replace(known, order=order)
         self._rank()
 
@@ -84,12 +81,13 @@ class SourceTable:
         ):
             self._reporting_sources.add(name)
         match envelope.event:
-            case DevicesDiscovered():
-                self._stop_waiting_for(name, "devices")
+            case DevicesDiscovered(devices):
+                self._stop_waiting([(name, "devices")])
+                self._states[name] = replace(self._states[name], devices=len(devices))
             case ClaimsReplaced():
-                self._stop_waiting_for(name, "claims")
+                self._stop_waiting([(name, "claims")])
             case DeviceAliasesReplaced():
-                self._stop_waiting_for(name, "names")
+                self._stop_waiting([(name, "names")])
                 if self._states[name].down_since is not None:
                     # Names come from a separate list, so they do not show that the source is up.
                     return False
@@ -97,25 +95,19 @@ class SourceTable:
                 pass
         return self._mark_up(name, envelope.at)
 
-    def _stop_waiting_for(self, name: str, kind: str) -> None:
-        since_ns, awaited = self._awaited.get(name, (0, _NONE))
-        if remaining := awaited - {kind}:
-            self._awaited[name] = (since_ns, remaining)
-        else:
-            self._stop_waiting(name)
+    def _stop_waiting(self, reports: Iterable[tuple[str, Resolves]]) -> bool:
+        """Stop waiting for these reports; return whether any of them was waited for."""
+        ended = {
+            kind for name, kind in reports if self._awaited.pop((name, kind), None) is not None
+        }
+        if "claims" in ended and all(kind != "claims" for _, kind in self._awaited):
+            self._kubelet_complete = True
+        return bool(ended)
 
-    def _stop_waiting(self, name: str) -> bool:
-        """Stop waiting for a source; return whether it was waited for."""
-        _, remaining = self._awaited.pop(name, (0, _NONE))
-        self._kubelet_complete |= not remaining.isdisjoint(_CLAIMS) and all(
-            others.isdisjoint(_CLAIMS) for _, others in self._awaited.values()
-        )
-        return bool(remaining)
-
-    def _awaits(self, now: Instant, kind: Set[str]) -> bool:
+    def _awaits(self, now: Instant, *kinds: Resolves) -> bool:
         return any(
-            now.mono_ns < ns + _WAITING_NS and not kind.isdisjoint(remaining)
-            for ns, remaining in self._awaited.values()
+            now.mono_ns < ns + _WAITING_NS and kind in kinds
+            for (_, kind), ns in self._awaited.items()
         )
 
     def kubelet_claims_complete(self, now: Instant) -> bool:
@@ -124,14 +116,13 @@ class SourceTable:
         Before that it is unknown which devices are left for a scheduler. Sources that are added
         after that are not waited for.
         """
-        return self._kubelet_complete or not self._awaits(now, _CLAIMS)
+        return self._kubelet_complete or not self._awaits(now, "claims")
 
     def take_wait_expired(self, now: Instant) -> bool:
         """Return whether the wait for a source has ended without a report since the last call."""
-        expired = [s for s, (ns, _) in self._awaited.items() if now.mono_ns >= ns + _WAITING_NS]
-        for name in expired:
-            self._stop_waiting(name)
-        has_expired, self._wait_expired = self._wait_expired or bool(expired), False
+        expired = [key for key, ns in self._awaited.items() if now.mono_ns >= ns + _WAITING_NS]
+        has_expired = self._stop_waiting(expired) or self._wait_expired
+        self._wait_expired = False
         return has_expired
 
     def _mark_up(self, name: str, at: Instant) -> bool:
@@ -164,7 +155,9 @@ class SourceTable:
                 state, up=False, has_reported=True, reason=reason, down_since=envelope.at
             )
             self._reporting_sources.add(name)
-            self._wait_expired |= self._stop_waiting(name)
+            self._wait_expired |= self._stop_waiting(
+                [key for key in self._awaited if key[0] == name]
+            )
             changed = changed or state.up or not state.has_reported or state.reason != reason
         return changed
 
@@ -173,7 +166,7 @@ class SourceTable:
         self._relayed_by.pop(name, None)
         self._unresolved.pop(name, None)
         self._reporting_sources.discard(name)
-        self._awaited.pop(name, None)
+        self._awaited = {key: ns for key, ns in self._awaited.items() if key[0] != name}
         if self._states.pop(name, None) is not None:
             self._rank()
 
@@ -200,10 +193,6 @@ class SourceTable:
         state = self._states.get(name)
         return state.confirmed_at if state is not None else None
 
-    def record_device_count(self, name: str, devices: int) -> None:
-        """Record how many devices a source enumerated."""
-        self._states[name] = replace(self._states[name], devices=devices)
-
     def record_unresolved(self, ids: Mapping[str, RawIds], at: Instant) -> bool:
         """Record the unresolved ids of each source; return whether anything changed.
 
@@ -211,7 +200,7 @@ class SourceTable:
         counted when it appears, not when it is confirmed. The state lists the first
         `MAX_UNRESOLVED` ids, sorted; the tuple stays the same object as long as the ids do.
         """
-        changed, is_waiting = False, self._awaits(at, _IDS)
+        changed, is_waiting = False, self._awaits(at, "devices", "names")
         for name, state in self._states.items():
             now, before = ids.get(name, {}), self._unresolved.get(name, {})
             if is_waiting:

@@ -51,11 +51,9 @@ class TopologyTable:
         """
         self.source = next((name for name in ranking if name in self._by_source), "")
         selected = self._by_source.get(self.source)
-        if selected is None:
-            self.topology = None
-        elif selected is not self._selected:
-            self.topology = build(selected, self.topology)
-        self._selected = selected
+        if selected is not self._selected:
+            self.topology = None if selected is None else build(selected, self.topology)
+            self._selected = selected
         if self.topology is None or attributions is None or not is_up(self.source):
             self.availability = None
         else:

@@ -13,10 +13,7 @@ def bits(mask: int) -> Iterator[int]:
 
 def mask_of(numbers: Iterable[int]) -> int:
     """Return the mask in which the given bits are set."""
-    mask = 0
-    for number in numbers:
-        mask |= 1 << number
-    return mask
+    return sum(1 << number for number in set(numbers))
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -63,19 +63,22 @@ class Attribution:
         device: the device.
         present: False for a physical GPU that was enumerated before and is not enumerated now.
         holders: sorted by subject; empty when no holder is known.
-        conflicts: number of pods whose claims on the device contradict the claim of another pod:
-            pods that were overruled, and pods that are shown although only one can be right.
-        conflicting_pods: these pods, as `namespace/name`, sorted; a pod without a known name by its
-            uid.
+        conflicting_pods: pods whose claims on the device contradict the claim of another pod: pods
+            that were overruled, and pods that are shown although only one can be right. They are
+            sorted, as `namespace/name`; a pod without a known name by its uid.
         access: containers that have access to the device and do not hold it; sorted.
     """
 
     device: Device
     present: bool
     holders: tuple[Holder, ...]
-    conflicts: int = 0
     conflicting_pods: tuple[str, ...] = ()
     access: tuple[Access, ...] = ()
+
+    @property
+    def conflicts(self) -> int:
+        """Number of pods whose claims contradict the claim of another pod."""
+        return len(self.conflicting_pods)
 
 
 def only_holder(holders: Iterable[Holder]) -> Holder | None:

@@ -62,8 +62,7 @@ class Search:
         If the search was stopped, the choice is at least as good as a greedy choice from any first
         place, and no exchange of one place for another improves it.
         """
-        kept = list(bits(self._must))
-        start = self._worth.of(kept)
+        start = self._worth.of(list(bits(self._must)))
         gains = self._beside(self._must)
         self._best = self._guess(gains)
         self._mark = self._worth.of(list(bits(self._best)))

@@ -18,6 +18,7 @@ them. If each pair among the remaining cards has weight r, the remaining pairs w
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final
 
 from pipeline.model import Level
@@ -62,11 +63,8 @@ class Worth:
 
     def of(self, places: Sequence[int]) -> int:
         """Return the worth of a choice."""
-        total = sum(self.card[i] for i in places)
-        for n, i in enumerate(places):
-            row = self.pair[i]
-            total += sum(row[j] for j in places[:n])
-        return total
+        pairs = sum(self.pair[i][j] for i, j in combinations(places, 2))
+        return pairs + sum(self.card[i] for i in places)
 
 
 def worth(topology: Topology, among: int, score_of: Callable[[Link], int]) -> Worth:

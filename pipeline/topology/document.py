@@ -131,7 +131,8 @@ def restored(content: object) -> tuple[Topology, int]:
         free = mask_of_text(content.get("free", "0"))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"not a topology document: {str(error)[:_LONGEST]!r}") from None
-    if not all(_possible(n) for row in ([c.links for c in cards], *nvlinks) for n in row):
+    numbers = [n for row in ([c.links for c in cards], *nvlinks) for n in row if n is not None]
+    if not all(0 <= number <= _MOST_LINKS for number in numbers):
         raise ValueError(f"not a topology document: NVLinks are not 0 to {_MOST_LINKS}")
     if not _closed(levels, count):
         raise ValueError("not a topology document: its levels contradict each other")
@@ -165,10 +166,6 @@ def _rows(rows: object, count: int) -> list[list[Any]]:
     if any(cell is not None and type(cell) is not int for row in listed for cell in row):
         raise TypeError("a value in pairs is not an integer")
     return listed
-
-
-def _possible(number: int | None) -> bool:
-    return number is None or 0 <= number <= _MOST_LINKS
 
 
 def _joined(groups: object, count: int) -> list[int]:

@@ -22,7 +22,10 @@ def build(read: TopologyRead, previous: Topology | None = None) -> Topology:
         read: the driver's report.
         previous: returned unchanged if it was built from the same report, in any order.
     """
-    cards = tuple(sorted(read.cards, key=_order))
+    by_index = sorted(
+        read.cards, key=lambda card: (_FAR if card.index is None else card.index, card.uuid)
+    )
+    cards = tuple(by_index)
     pairs, second_levels = _answers(cards, read.pairs)
     ordered = TopologyRead(cards, tuple(pairs[key] for key in sorted(pairs)))
     answers = {
@@ -56,10 +59,6 @@ def build(read: TopologyRead, previous: Topology | None = None) -> Topology:
     return Topology(ordered, levels, domains(cards, pairs), contradictions, links, pairs)
 
 
-def _order(card: TopologyCard) -> tuple[int, str]:
-    return (_FAR if card.index is None else card.index, card.uuid)
-
-
 def _answers(
     cards: tuple[TopologyCard, ...], pairs: Iterable[TopologyPair]
 ) -> tuple[dict[tuple[int, int], TopologyPair], dict[tuple[int, int], Level]]:
@@ -76,15 +75,13 @@ def _answers(
             pair = TopologyPair(pair.b, pair.a, pair.level, pair.nvlinks, pair.reachable)  # noqa: PLW2901
         other = answers.setdefault((i, j), pair)
         if other != pair:
-            near, far = sorted((other, pair), key=_distance)
+            near, far = sorted(
+                (other, pair), key=lambda one: _FAR if one.level is None else one.level
+            )
             answers[i, j] = near
             if far.level is not None and far.level != near.level:
                 second_levels[i, j] = max(far.level, second_levels.get((i, j), far.level))
     return answers, second_levels
-
-
-def _distance(pair: TopologyPair) -> int:
-    return _FAR if pair.level is None else pair.level
 
 
 def _levels(

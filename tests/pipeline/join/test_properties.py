@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pipeline.join.claim_resolution import ResolutionTime
 from pipeline.join.device_index import DeviceIndex
+from pipeline.join.dra_devices import DraNameHistory
 from pipeline.join.holder_resolution import Resolution, resolve
 from pipeline.join.pod_identity import PodIdentities
 from pipeline.join.pod_table import IdentifiedContainer
@@ -159,6 +160,7 @@ def test_the_previous_resolution_does_not_change_the_result(  # type: ignore[no-
             index,
             identify,
             pod_identities=PodIdentities(),
+            dra_names=DraNameHistory(lambda _: None),
             moment=ResolutionTime(Instant(0, 0), never, never, claims.keys()),
             previous=previous,
         )

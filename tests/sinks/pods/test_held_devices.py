@@ -15,7 +15,7 @@ def holder(pod: str, container: str = "main", uid: str = "", *, namespace: str =
 
 
 def attribution(device: int, *holders: Holder, conflicts: int = 0) -> Attribution:
-    return Attribution((*GPUS[:3], SLICE)[device], True, holders, conflicts)
+    return Attribution((*GPUS[:3], SLICE)[device], True, holders, ("ml/other",) * conflicts)
 
 
 def desired(*attributions: Attribution) -> dict[str, DesiredAnnotations]:
