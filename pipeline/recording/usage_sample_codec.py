@@ -27,9 +27,6 @@ _Owner: TypeAlias = tuple[str, str, str, str, str] | None
 _Process: TypeAlias = tuple[int, int | None, _Owner, _Kind]
 
 
-_amounts: Final = attrgetter(
-    "memory_used_bytes", "memory_reserved_bytes", "busy_ns", "energy_mj", "good_for_ns", "listed"
-)
 _owner: Final = attrgetter("namespace", "pod", "container", "uid", "container_id")
 
 
@@ -75,7 +72,12 @@ class UsesEncoder(TableWriter):
                     index_in(self.devices, use.device, line.devices),
                     offset(base, use.at),
                     None if use.since is None else offset(base, use.since),
-                    *_amounts(use),
+                    use.memory_used_bytes,
+                    use.memory_reserved_bytes,
+                    use.busy_ns,
+                    use.energy_mj,
+                    use.good_for_ns,
+                    use.listed,
                     [
                         (
                             index_in(self.entries, _entry(process), line.entries),
@@ -114,7 +116,12 @@ class UsesDecoder(TableReader[tuple[int, int | None, PartialRef | None, _Kind]])
                         ProcessUse(*self.entries[known], memory, busy)
                         for known, memory, busy in record.processes
                     ),
-                    *_amounts(record),
+                    record.memory_used_bytes,
+                    record.memory_reserved_bytes,
+                    record.busy_ns,
+                    record.energy_mj,
+                    record.good_for_ns,
+                    record.listed,
                     mps=at in line.mps,
                 )
                 for at, record in enumerate(line.found)

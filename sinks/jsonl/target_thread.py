@@ -96,7 +96,7 @@ class LineWriter:
         thread.submit(target.close)
         idle = asyncio.get_running_loop().run_in_executor(thread, lambda: None)
         thread.shutdown()
-        done, _ = await asyncio.wait({idle}, timeout=_CLOSE_TIMEOUT_S)
+        done, _pending = await asyncio.wait({idle}, timeout=_CLOSE_TIMEOUT_S)
         self.log_failures()
         if not done:
             idle.cancel()

@@ -62,6 +62,8 @@ def parse_document(data: bytes) -> Document:
                         "gpu_list": list(ids),
                     }:
                         named.setdefault((namespace, pod, container), set()).update(map(_id, ids))
+                    case _:
+                        pass
     except (ListError, RecursionError):
         if not _LIST_START.match(text):
             raise NoListError from None
