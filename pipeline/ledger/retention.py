@@ -118,18 +118,13 @@ def remove_orphans(connection: sqlite3.Connection) -> int:
         sqlite3.Error: the file cannot be written.
     """
     count = 0
-    for table, column in (("containers", "container"), ("devices", "device")):
+    others = "device FROM gaps UNION SELECT device FROM device_hours"
+    for table, column, further in (("containers", "container", "0"), ("devices", "device", others)):
         count += connection.execute(
             f"DELETE FROM {table} WHERE id NOT IN (SELECT {column} FROM hours "  # noqa: S608
-            f"UNION SELECT {column} FROM holdings UNION SELECT {_OTHERS[table]})"
+            f"UNION SELECT {column} FROM holdings UNION SELECT {further})"
         ).rowcount
     return count
-
-
-_OTHERS: Final = {
-    "containers": "0",
-    "devices": "device FROM gaps UNION SELECT device FROM device_hours",
-}
 
 
 def _first_hour(connection: sqlite3.Connection) -> int | None:

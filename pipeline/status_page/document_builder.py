@@ -257,7 +257,7 @@ def _amounts(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _known(sums: Sequence[Sum]) -> int | None:
+def _known(sums: Sequence[Sum[int]]) -> int | None:
     known = [each.known for each in sums if each.known is not None]
     return sum(known) if known else None
 

@@ -24,16 +24,12 @@ class _Socket:
     Attributes:
         claims: claims of the last response.
         expires_ns: until when that response is valid; None before the first.
-        allocatable: the resources that it advertised last.
-        allocatable_until_ns: until when these are valid; None before the first.
         fault: error of the last request; None if it succeeded, and before the first.
         is_complete: whether its claims include every pod that has devices.
     """
 
     claims: tuple[Claim, ...] = ()
     expires_ns: int | None = None
-    allocatable: tuple[AdvertisedResource, ...] = ()
-    allocatable_until_ns: int | None = None
     fault: KubeletError | None = None
     is_complete: bool = False
 
@@ -51,6 +47,7 @@ class KubeletReport:
         self._ctx = ctx
         self._max_age = max_age
         self._sockets = {path: _Socket() for path in sockets}
+        self._advertised: dict[Path, tuple[int, tuple[AdvertisedResource, ...]]] = {}
         self._emitted_sockets: list[_Socket] = []
         self._claims: tuple[Claim, ...] = ()
         self._lost = ""
@@ -78,13 +75,9 @@ class KubeletReport:
 
     async def on_allocatable(self, path: Path, resources: tuple[AdvertisedResource, ...]) -> None:
         """Emit the resources that a socket advertises."""
-        socket, now = self._sockets[path], self._now()
-        socket.allocatable, socket.allocatable_until_ns = resources, now + self._max_age.ns
-        good = [
-            each.allocatable
-            for each in self._sockets.values()
-            if each.allocatable_until_ns is not None and now < each.allocatable_until_ns
-        ]
+        now = self._now()
+        self._advertised[path] = now + self._max_age.ns, resources
+        good = [offered for until_ns, offered in self._advertised.values() if now < until_ns]
         await self._ctx.emit(ResourcesAdvertised(_united(good), self._max_age.ns))
 
     async def on_failure(self, path: Path, error: KubeletError) -> None:

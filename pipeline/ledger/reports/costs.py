@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from math import floor
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from pipeline.model.ledger_usage import UsageRow
 
@@ -22,8 +22,11 @@ _FOUR: Final = re.compile(r"\bA30\b|\bRTX PRO 6000\b")
 _SLICES: Final = 7
 
 
+Number = TypeVar("Number", int, Fraction)
+
+
 @dataclass(frozen=True, slots=True)
-class Sum:
+class Sum(Generic[Number]):
     """The sum of amounts, as far as it is known.
 
     Attributes:
@@ -31,17 +34,17 @@ class Sum:
         partial: whether an amount is unknown and missing in the sum.
     """
 
-    known: int | None = None
+    known: Number | None = None
     partial: bool = False
 
 
-def sum_known(values: Iterable[int | None]) -> Sum:
-    """Return the sum of the known values; 0 if there are no values at all."""
+def sum_known(values: Iterable[Number | None], zero: Number) -> Sum[Number]:
+    """Return the sum of the known values; `zero` if there are no values at all."""
     rows = list(values)
     known = [value for value in rows if value is not None]
     if rows and not known:
         return Sum()
-    return Sum(sum(known), len(known) < len(rows))
+    return Sum(sum(known, zero), len(known) < len(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +65,6 @@ class Prices:
     def any(self) -> bool:
         """Whether anything is charged."""
         return self.gpu_hour is not None or self.kwh is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """An exact cost.
-
-    Attributes:
-        known: the sum of the parts that can be calculated; None if there are none.
-        partial: whether a part cannot be calculated and is missing in `known`.
-    """
-
-    known: Fraction | None = None
-    partial: bool = False
 
 
 def gpu_fraction(device: str, name: str) -> Fraction | None:
@@ -99,7 +89,9 @@ def gpu_fraction(device: str, name: str) -> Fraction | None:
     return Fraction(int(found[1]), 4 if _FOUR.search(name) else _SLICES)
 
 
-def cost(usage: Iterable[UsageRow], parts: Mapping[str, Fraction | None], prices: Prices) -> Cost:
+def cost(
+    usage: Iterable[UsageRow], parts: Mapping[str, Fraction | None], prices: Prices
+) -> Sum[Fraction]:
     """Return the exact cost of several usage rows together.
 
     Args:
@@ -121,15 +113,12 @@ def cost(usage: Iterable[UsageRow], parts: Mapping[str, Fraction | None], prices
             costs.append(Fraction(0) if not held_ns else None if part is None else part * held_ns)
         costs = [None if each is None else each * price for each in costs]
     if prices.kwh is not None:
-        used = sum_known(energy)
+        used = sum_known(energy, 0)
         if used.known is not None:
             costs.append(used.known * Fraction(prices.kwh) / _KWH_MJ)
         if used.partial or used.known is None:
             costs.append(None)
-    known = [each for each in costs if each is not None]
-    if not known and (costs or not prices.any):
-        return Cost()
-    return Cost(sum(known, Fraction(0)), len(known) < len(costs))
+    return sum_known(costs, Fraction(0)) if prices.any else Sum()
 
 
 def round_to_total(exact: Sequence[Fraction], digits: int = DIGITS) -> list[Decimal]:

@@ -45,9 +45,9 @@ class Row:
     unknown_ns: int
     accounted_ns: int
     known_holder_ns: int
-    busy_ns: Sum
-    idle_ns: Sum
-    energy_mj: Sum
+    busy_ns: Sum[int]
+    idle_ns: Sum[int]
+    energy_mj: Sum[int]
     holdings: int
     cost: Decimal | None
     cost_partial: bool
@@ -167,9 +167,9 @@ def _row(
         unknown_ns=unknown_ns,
         accounted_ns=accounted_ns,
         known_holder_ns=max(accounted_ns - sum(one.unknown_ns for one in compared), 0),
-        busy_ns=sum_known(one.busy_ns for one in members),
-        idle_ns=sum_known(_idle(one) for one in members),
-        energy_mj=sum_known(one.energy_mj for one in members),
+        busy_ns=sum_known((one.busy_ns for one in members), 0),
+        idle_ns=sum_known(map(_idle, members), 0),
+        energy_mj=sum_known((one.energy_mj for one in members), 0),
         holdings=sum(one.holdings for one in members),
         cost=cost[0],
         cost_partial=cost[1],

@@ -45,7 +45,7 @@ def scaled(value: int, unit: int, digits: int) -> str:
     return f"{abs(found) if not value else found}"
 
 
-def marked(total: Sum, unit: int, digits: int) -> str:
+def marked(total: Sum[int], unit: int, digits: int) -> str:
     """Return a sum in a unit; empty if unknown, with a mark if incomplete."""
     if total.known is None:
         return ""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.ledger.reports import GroupBy, Prices, build_report
-from pipeline.ledger.reports.costs import Cost, cost, gpu_fraction, round_to_total
+from pipeline.ledger.reports.costs import Sum, cost, gpu_fraction, round_to_total
 from pipeline.model.ledger_usage import UsageRow
 from tests.pipeline.ledger.reports.windows import MODEL, identity, usage_row, window
 
@@ -43,23 +43,23 @@ def test_the_fraction_of_a_gpu_that_is_charged(
 @pytest.mark.parametrize(
     ("prices", "held", "kwh", "expected"),
     [
-        (Prices(), 1, 1, Cost()),
-        (HOUR_PRICE, 2, None, Cost(Fraction(5))),
-        (HOUR_PRICE, 0, None, Cost(Fraction(0))),
-        (BOTH, 2, 1, Cost(Fraction("5.31"))),
-        (BOTH, 2, None, Cost(Fraction(5), partial=True)),
-        (Prices(kwh=Decimal("0.31")), 2, None, Cost()),
-        (Prices(gpu_hour=Decimal(0)), 2, 1, Cost(Fraction(0))),
+        (Prices(), 1, 1, Sum()),
+        (HOUR_PRICE, 2, None, Sum(Fraction(5))),
+        (HOUR_PRICE, 0, None, Sum(Fraction(0))),
+        (BOTH, 2, 1, Sum(Fraction("5.31"))),
+        (BOTH, 2, None, Sum(Fraction(5), partial=True)),
+        (Prices(kwh=Decimal("0.31")), 2, None, Sum()),
+        (Prices(gpu_hour=Decimal(0)), 2, 1, Sum(Fraction(0))),
     ],
 )
 def test_the_cost_of_held_time_and_energy(
-    prices: Prices, held: float, kwh: float | None, expected: Cost
+    prices: Prices, held: float, kwh: float | None, expected: Sum[Fraction]
 ) -> None:
     assert cost([usage_row("GPU-0", identity("a"), held, 1, kwh)], WHOLE, prices) == expected
 
 
 def test_no_usage_costs_0() -> None:
-    assert cost([], WHOLE, BOTH) == Cost(Fraction(0))
+    assert cost([], WHOLE, BOTH) == Sum(Fraction(0))
 
 
 def test_a_mig_instance_of_unknown_size_has_no_price_by_the_hour() -> None:
@@ -67,9 +67,9 @@ def test_a_mig_instance_of_unknown_size_has_no_price_by_the_hour() -> None:
         usage_row("MIG-0", identity("a"), 7, 1, 1),
         usage_row("GPU-0", identity("a"), 1, 1, 1),
     )
-    assert cost([one], {"MIG-0": None}, HOUR_PRICE) == Cost()
+    assert cost([one], {"MIG-0": None}, HOUR_PRICE) == Sum()
     parts = {"MIG-0": None, **WHOLE}
-    assert cost([one, other], parts, HOUR_PRICE) == Cost(Fraction("2.5"), partial=True)
+    assert cost([one, other], parts, HOUR_PRICE) == Sum(Fraction("2.5"), partial=True)
 
 
 def test_a_total_without_some_of_the_costs_is_marked_as_partial() -> None:
