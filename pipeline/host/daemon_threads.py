@@ -54,9 +54,6 @@ class DaemonExecutor(ThreadPoolExecutor):
             del call
             self._idle.release()
 
-    def __exit__(self, *_: Any) -> None:
-        self.shutdown()
-
 
 class _Call(Future[T]):
     """The result of a call, and the call itself until it runs."""
@@ -85,12 +82,19 @@ class SingleCall:
         self._executor: DaemonExecutor | None = None
         self._running: asyncio.Future[Any] | None = None
 
+    @property
+    def running(self) -> asyncio.Future[Any] | None:
+        """The call that has not returned; None if there is none."""
+        return None if self._running is None or self._running.done() else self._running
+
     def start(self, work: Callable[[], T]) -> asyncio.Future[T] | None:
         """Start a call; return None if an earlier one has not returned."""
-        if self._running is not None and not self._running.done():
+        if self.running is not None:
             return None
         self._executor = self._executor or DaemonExecutor(self._name)
         future = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        # The error of a call that is not awaited any more is of no interest.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._running = future
         return future
 
@@ -112,9 +116,16 @@ class SingleCall:
             raise TimeoutError
         return future.result()
 
-    def stop(self) -> None:
-        """End the thread, after its call if it is in one; until then, no other call is started."""
+    def stop(self, last: Callable[[], None] | None = None) -> None:
+        """End the thread, after its call if it is in one; until then, no other call is started.
+
+        Args:
+            last: a call that the thread makes before it ends, if there is a thread.
+        """
         if self._executor is not None:
+            if last is not None:
+                loop = asyncio.get_running_loop()
+                self._running = loop.run_in_executor(self._executor, last)
             self._executor.shutdown()
             self._executor = None
 

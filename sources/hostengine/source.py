@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from pipeline.base.errors import TransientError
 from pipeline.component.contracts import SourceContext
 from pipeline.component.restart_state import kept
-from pipeline.host.daemon_threads import DaemonExecutor
+from pipeline.host.daemon_threads import SingleCall
 from pipeline.model import DevicesDiscovered, Instant, SamplesTaken
 from sources.hostengine.engine import Engine, Round
 from sources.hostengine.library import NO_LIBRARY, VERSION_MISMATCH, DcgmError, Session
@@ -28,12 +27,10 @@ class Caller:
     """Makes calls one after another; outlives the runs of its source, as a hung call does.
 
     A call that exceeds its deadline keeps its thread, and no other call starts until it returns.
-    The thread is a daemon thread, so that the process does not wait for it at its end.
     """
 
     def __init__(self) -> None:
-        self._thread: DaemonExecutor | None = None
-        self._pending: Future[Any] | None = None
+        self._thread = SingleCall("podgpu-dcgm")
         self._description = ""
 
     async def call(self, description: str, timeout_s: float, call: Callable[[], T]) -> T:
@@ -48,37 +45,27 @@ class Caller:
             TransientError: the call takes longer, or an earlier one still hangs.
             Exception: what the call raised.
         """
-        if self._pending is not None and not self._pending.done():
+        if (running := self._thread.running) is not None:
             # The last call of an earlier run may still run.
-            await asyncio.wait({asyncio.wrap_future(self._pending)}, timeout=timeout_s)
-            if not self._pending.done():
-                raise TransientError(
-                    f"{self._description} still hangs in DCGM's library; check the host engine; "
-                    "restart podgpu to end the call"
-                )
-        if self._thread is None:
-            self._thread = DaemonExecutor("podgpu-dcgm")
+            await asyncio.wait([running], timeout=timeout_s)
+        if self._thread.running is not None:
+            raise TransientError(
+                f"{self._description} still hangs in DCGM's library; check the host engine; "
+                "restart podgpu to end the call"
+            )
         self._description = description
-        self._pending = pending = self._thread.submit(call)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await asyncio.wrap_future(pending)
+            return await self._thread.result(call, timeout_s)
         except TimeoutError:
-            if pending.done() and not pending.cancelled():
-                return pending.result()
             raise TransientError(
                 f"{description} takes more than {timeout_s:g} s; check that the host engine works"
             ) from None
 
     def leave(self, last: Callable[[], None]) -> None:
         """Submit a last call without waiting for it; it runs after one that still runs."""
-        if self._thread is None:
-            return
-        if self._pending is None or self._pending.done():
+        if self._thread.running is None:
             self._description = "closing the connection"
-        self._pending = self._thread.submit(last)
-        self._thread.shutdown()
-        self._thread = None
+        self._thread.stop(last)
 
 
 class HostEngineSource:

@@ -56,7 +56,9 @@ class Energy:
             return codes.OUT_OF_RANGE
         rate = energy_rate(self._limit_mw)
         if self._limit_mw is None or not self._growth.is_plausible(value, at.mono_ns, rate):
-            self._read_limit()
+            limit_code, limit_mw = self._call_limit(), self._limit_box.value
+            if limit_code == codes.OK and 0 < limit_mw <= MILLIWATTS:
+                self._limit_mw = limit_mw
             rate = energy_rate(self._limit_mw)
         increase = self._growth.read(value, at.mono_ns, rate)
         if self._growth.is_implausible:
@@ -68,10 +70,6 @@ class Energy:
     def reset(self) -> None:
         """Start from zero: the GPU was away."""
         self._growth.reset()
-
-    def _read_limit(self) -> None:
-        if self._call_limit() == codes.OK and 0 < self._limit_box.value <= MILLIWATTS:
-            self._limit_mw = self._limit_box.value
 
 
 class PcieCounters:

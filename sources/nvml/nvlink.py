@@ -76,14 +76,14 @@ class Links:
         unknown_remote: number of links whose other end the driver does not report.
     """
 
-    switched: int = 0
-    direct: Mapping[str, int] | None = None
-    unknown_remote: int = 0
+    switched: int
+    direct: Mapping[str, int]
+    unknown_remote: int
 
     @property
     def active(self) -> int:
         """The number of active links."""
-        return self.switched + sum((self.direct or {}).values()) + self.unknown_remote
+        return self.switched + sum(self.direct.values()) + self.unknown_remote
 
 
 def read_links(nvml: Library, handle: Handle) -> Links | None:
@@ -143,7 +143,7 @@ def nvlink_count(
         known = one if one is not None else other
         return 0 if known is not None and not known.active else None
     # Both ends report the same links; a new link may be visible at one end first.
-    direct = min(_links_to(one, bus_b), _links_to(other, bus_a))
+    direct = min(one.direct.get(bus_b.lower(), 0), other.direct.get(bus_a.lower(), 0))
     if direct:
         return direct
     if reachable is not False and one.switched and other.switched:
@@ -151,10 +151,6 @@ def nvlink_count(
     if reachable is not False and (one.unknown_remote or other.unknown_remote):
         return None
     return 0
-
-
-def _links_to(links: Links, bus_id: str) -> int:
-    return (links.direct or {}).get(bus_id.lower(), 0)
 
 
 def read_fabric(nvml: Library, handle: Handle) -> tuple[str, int | None]:

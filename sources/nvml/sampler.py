@@ -67,9 +67,8 @@ class Sampler:
         self._stuck: frozenset[str] = frozenset()
         self._rescan = False
         self._xids_changed: set[str] = set()
-        self._reports = state.xid_reports
         self._xids_pending = asyncio.Event()
-        if self._reports.pending:
+        if self._state.xid_reports.pending:
             self._xids_pending.set()
         self._watch: XidWatch | None = None
         self._failed_rounds = 0
@@ -332,7 +331,7 @@ class Sampler:
         state, uuid, code = self._state, event.uuid, event.code
         unlogged = state.xids.add(uuid, code, event.at)
         pending = event.report(self._inventory.devices)
-        if not self._reports.add(pending, pending.device, code, event.at.mono_ns):
+        if not self._state.xid_reports.add(pending, pending.device, code, event.at.mono_ns):
             self._ctx.meter.add("podgpu_source_dropped_total", reason="xids")
         if unlogged is not None:
             self._log_xid(uuid, code, unlogged)
@@ -367,9 +366,9 @@ class Sampler:
             await self._xids_pending.wait()
             self._xids_pending.clear()
             changed, self._xids_changed = self._xids_changed, set()
-            if reports := self._reports.pending:
+            if reports := self._state.xid_reports.pending:
                 await ctx.emit(XidsReported(reports))
-                self._reports.mark_reported(len(reports))
+                self._state.xid_reports.mark_reported(len(reports))
             readings = self._state.xids.readings(
                 self._selected(sorted(changed)),
                 ctx.plan,

@@ -92,18 +92,16 @@ class TopologyReadings:
         return TopologyPair(one.uuid, other.uuid, pair.level, nvlinks, pair.reachable)
 
 
-def folder(pci_bus_id: str, root: Path) -> Path | None:
-    """Return the folder of a PCI device; None if the text is not a bus id.
+def folder(pci_bus_id: str, root: Path) -> Path:
+    """Return the folder of a PCI device; one that does not exist if the text is not a bus id.
 
     Args:
         pci_bus_id: as NVML writes it, with a domain of eight digits in upper case.
         root: where sysfs is mounted.
     """
     found = _BUS_ID.fullmatch(pci_bus_id.lower())
-    if found is None:
-        return None
-    domain, place, function = found.groups()
-    return root / "bus/pci/devices" / f"{int(domain, 16):04x}:{place}.{function}"
+    place = f"{int(found[1], 16):04x}:{found[2]}.{found[3]}" if found else "unknown"
+    return root / "bus/pci/devices" / place
 
 
 def numa_node(pci_bus_id: str, root: Path) -> int | None:
@@ -113,11 +111,8 @@ def numa_node(pci_bus_id: str, root: Path) -> int | None:
         None if the kernel does not know it, which it writes as -1, for example on a machine with
         one node whose firmware does not report it.
     """
-    path = folder(pci_bus_id, root)
-    if path is None:
-        return None
     try:
-        number = int((path / "numa_node").read_text(encoding="ascii"))
+        number = int((folder(pci_bus_id, root) / "numa_node").read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
     return number if number >= 0 else None
@@ -131,11 +126,8 @@ def pcie_path(pci_bus_id: str, root: Path) -> tuple[str, ...]:
         even without a bridge, so that a device directly on a root complex differs from an unknown
         one.
     """
-    path = folder(pci_bus_id, root)
-    if path is None:
-        return ()
     try:
-        parts = path.resolve(strict=True).parts
+        parts = folder(pci_bus_id, root).resolve(strict=True).parts
     except (OSError, RuntimeError):  # RuntimeError: symbolic links form a loop
         return ()
     # Other folders, such as a hypervisor's virtual bus, may be above the root complex.
