@@ -7,7 +7,7 @@ send the queue after an outage within `max_rate`.
 import contextlib
 import os
 import re
-import uuid
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,9 +21,13 @@ from pipeline.delivery.queue.disk.folder import CURSOR, LOCK, segment_name, segm
 from pipeline.delivery.rate_limits import format_bytes
 from pipeline.diagnostics.check_runner import Examination
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.file_permissions import inaccessible, not_replaceable_reason
-from pipeline.diagnostics.mounts import file_system
-from pipeline.diagnostics.path_access import access_fix, access_problem
+from pipeline.diagnostics.file_access import (
+    access_fix,
+    access_problem,
+    file_system,
+    inaccessible,
+    not_replaceable_reason,
+)
 from pipeline.diagnostics.port_owner import PortOwner
 from pipeline.diagnostics.process_lookup import lock_owner
 
@@ -135,14 +139,11 @@ def _inaccessible_files(path: Path) -> str:
 
 def _write_problem(folder: Path) -> str:
     """Write a file and remove it; return the error, empty if there is none."""
-    probe = folder / f".podgpu-doctor-{uuid.uuid4().hex}"
     try:
-        probe.write_bytes(b"podgpu doctor\n")
+        with tempfile.NamedTemporaryFile(prefix=".podgpu-doctor-", dir=folder) as probe:
+            probe.write(b"podgpu doctor\n")
     except OSError as error:
         return os.strerror(error.errno or 0).lower()
-    finally:
-        with contextlib.suppress(OSError):
-            probe.unlink()
     return ""
 
 

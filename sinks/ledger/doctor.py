@@ -6,10 +6,8 @@ from typing import Final
 
 from pipeline.component.findings import BOTH, Check, Finding, Verdict
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.file_permissions import inaccessible
-from pipeline.diagnostics.mounts import file_system
+from pipeline.diagnostics.file_access import check_writable, file_system, inaccessible
 from pipeline.diagnostics.process_lookup import lock_owner
-from pipeline.diagnostics.write_access import check_writable
 from pipeline.ledger.file_open import (
     ForeignError,
     LedgerError,

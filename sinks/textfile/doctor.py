@@ -2,7 +2,7 @@
 
 from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.write_access import check_writable
+from pipeline.diagnostics.file_access import check_writable
 from sinks.textfile.options import Options
 
 

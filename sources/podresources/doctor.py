@@ -16,8 +16,8 @@ from pipeline.component.contracts import KubeApi
 from pipeline.component.findings import FAILS, NONE, WARNS, Check, Finding
 from pipeline.diagnostics.api_permissions import NOT_FOUND
 from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.file_access import access_problem
 from pipeline.diagnostics.kubelet_roots import ROOTS, other_roots
-from pipeline.diagnostics.path_access import access_problem
 from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from pipeline.model import AdvertisedResource
 from pipeline.model.plugin_ids import glob_matcher, without_replica

@@ -6,7 +6,7 @@ from typing import Final
 
 from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.path_access import access_problem
+from pipeline.diagnostics.file_access import access_problem
 from pipeline.recording import RecordingError, RecordingReader
 from sources.replay.options import DEMO, Options
 

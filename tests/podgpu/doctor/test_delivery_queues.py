@@ -9,7 +9,7 @@ from config.value_types import ByteSize
 from pipeline.component.findings import Verdict
 from pipeline.delivery.queue.disk.folder import QueueFolder
 from pipeline.diagnostics.check_runner import findings_of
-from pipeline.diagnostics.mounts import file_system, is_mounted
+from pipeline.diagnostics.file_access import file_system, is_mounted
 from podgpu.doctor import delivery_queues
 from tests.podgpu.doctor.support import (
     PODGPU,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.component.findings import Finding, Verdict
-from pipeline.diagnostics import write_access
+from pipeline.diagnostics import file_access
 from pipeline.diagnostics.check_runner import findings_of
 from sinks.textfile.doctor import examine
 from sinks.textfile.options import Options
@@ -61,7 +61,7 @@ async def test_a_folder_without_write_permission_is_a_failure(
 ) -> None:
     """`os.access` is patched, since root may write to any folder."""
     ctx = context(tmp_path / "ctx")
-    monkeypatch.setattr(write_access.os, "access", lambda *_: False)  # type: ignore[attr-defined]
+    monkeypatch.setattr(file_access.os, "access", lambda *_: False)  # type: ignore[attr-defined]
     finding = of(
         await findings_of(partial(examine, Options(path=tmp_path / "gpu.prom"), ctx)),
         "textfile.folder",
@@ -72,7 +72,7 @@ async def test_a_folder_without_write_permission_is_a_failure(
 CHECK_SCRIPT = """
 import sys, pathlib
 from pipeline.component.findings import FAILS, Check
-from pipeline.diagnostics.write_access import check_writable
+from pipeline.diagnostics.file_access import check_writable
 
 path = pathlib.Path(sys.argv[1]) / "gpu.prom"
 finding = check_writable(Check("textfile.folder", FAILS), path, replaces=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.diagnostics.file_permissions import inaccessible, not_replaceable_reason
-from tests.pipeline.diagnostics.test_path_access import PROGRAM, ROOT, SOURCE
+from pipeline.diagnostics.file_access import inaccessible, not_replaceable_reason
+from tests.pipeline.diagnostics.test_file_access import PROGRAM, ROOT, SOURCE
 from tests.podgpu.doctor.support import write
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can create others' files")

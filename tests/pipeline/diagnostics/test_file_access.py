@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.diagnostics.path_access import access_problem
+from pipeline.diagnostics.file_access import access_problem
 from tests.podgpu.doctor.support import write
 
 ROOT = Path(__file__).parents[3]
