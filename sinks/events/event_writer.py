@@ -1,5 +1,7 @@
 """Create and patch Events, and report those that can't be written."""
 
+import datetime
+import hashlib
 from http import HTTPStatus
 from typing import Final, Literal
 from urllib.parse import quote
@@ -9,9 +11,14 @@ from pipeline.component.contracts import KubeApi, SinkContext
 from pipeline.component.warnings import warn
 from pipeline.kube.api_errors import is_admission_denial
 from pipeline.kube.api_sink import counted
-from sinks.events import event_object
+from pipeline.model import NS, Instant
 from sinks.events.work_queue import PendingEvent, WrittenEvent
-from sinks.events.xid_errors import EventSubject
+from sinks.events.xid_errors import EventSubject, PodError
+
+REASON: Final = "GpuXidError"
+_COMPONENT: Final = "podgpu"
+_MAX_POD_NAME: Final = 230
+"""How much of a pod's name goes into the name of the Event, which has at most 253 characters."""
 
 Reason = Literal["denied", "invalid", "namespace", "nameless", "missed", "crowded", "late"]
 
@@ -72,14 +79,14 @@ class Writer:
         try:
             if (written := pending.written) is not None:
                 total = written.count + count
-                changes = event_object.changes(last_error, total)
+                changes = _changes(last_error, total)
                 if await self._patch(api, f"{events}/{quote(written.name, safe='')}", changes):
                     return WrittenEvent(written.name, total)
-            pending.name = pending.name or event_object.name(subject, self._ctx.node, pending.first)
-            body = event_object.event(subject, pending, self._ctx.node)
+            pending.name = pending.name or _name(subject, self._ctx.node, pending.first)
+            body = _event(subject, pending, self._ctx.node)
             if not await self._create(api, events, body):
                 # It was created before, and the response was lost. There may be more errors now.
-                changes = event_object.changes(last_error, count)
+                changes = _changes(last_error, count)
                 if not await self._patch(api, f"{events}/{quote(pending.name, safe='')}", changes):
                     await self._create(api, events, body)  # someone has deleted it since
         except ApiError as error:
@@ -134,3 +141,70 @@ def _refusal_reason(error: ApiError) -> Reason | None:
     if error.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
         return "invalid"
     return None
+
+
+def _name(subject: EventSubject, node: str, at: Instant) -> str:
+    """Return a name for an Event. The same arguments return the same name.
+
+    Args:
+        subject: pod, device and code of the Event.
+        node: name of the node.
+        at: time of the first error that the Event reports.
+    """
+    identity = "\n".join([*map(str, subject), node, str(at.wall_ns)])
+    suffix = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return f"{subject.pod[:_MAX_POD_NAME].rstrip('-.')}.{suffix}"
+
+
+def _event(subject: EventSubject, pending: PendingEvent, node: str) -> dict[str, object]:
+    """Return a new Event object.
+
+    Args:
+        subject: pod, device and code of the Event.
+        pending: the errors to report.
+        node: name of the node.
+    """
+    error = pending.last
+    involved: dict[str, object] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": subject.namespace,
+        "name": subject.pod,
+        "uid": subject.uid,
+    }
+    if error.container:
+        involved["fieldPath"] = f"spec.containers{{{error.container}}}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": subject.namespace, "name": pending.name},
+        "involvedObject": involved,
+        "type": "Warning",
+        "reason": REASON,
+        "message": error.message,
+        "source": {"component": _COMPONENT, "host": node},
+        "reportingComponent": _COMPONENT,
+        "reportingInstance": node,
+        "firstTimestamp": _time(pending.first),
+        "lastTimestamp": _time(error.at),
+        "count": pending.count,
+    }
+
+
+def _changes(error: PodError, count: int) -> dict[str, object]:
+    """Return the patch that adds further errors to an Event.
+
+    Args:
+        error: the last error.
+        count: number of all errors that the Event reports.
+    """
+    return {
+        "count": count,
+        "lastTimestamp": _time(error.at),
+        "message": error.message,
+    }
+
+
+def _time(at: Instant) -> str:
+    moment = datetime.datetime.fromtimestamp(at.wall_ns // NS, datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,10 +1,11 @@
-"""The class `NodeSink`."""
+"""The sink `node`, and the content of its annotation."""
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import SinkContext
@@ -13,8 +14,10 @@ from pipeline.component.readiness import HolderCompleteness
 from pipeline.component.shutdown import STOP_SECONDS
 from pipeline.component.warnings import warn
 from pipeline.kube.api_sink import ApiSink, Work, failure_text
-from pipeline.model import Instant, Snapshot
-from sinks.node.annotation_content import Content, ContentKey
+from pipeline.model import NS, Instant, Snapshot
+from pipeline.model.availability import Availability
+from pipeline.model.topology_tree import Topology
+from pipeline.topology.node_annotation import annotation
 from sinks.node.node_annotation import NodeAnnotation
 from sinks.node.options import Options
 from sinks.node.other_writers import ConcurrentWriters
@@ -22,6 +25,53 @@ from sinks.node.write_schedule import WriteSchedule
 
 _LAST_PATCH: Final = "patched"
 """Key of the state that survives a reload: which Node was changed last, and when."""
+
+ContentKey: TypeAlias = tuple[str, bool]
+"""The content without its time, and whether it is kept up to date."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Content:
+    """Topology and availability, as in the latest snapshot.
+
+    Attributes:
+        topology: the topology of the node.
+        availability: which GPUs are free; None where that is unknown.
+        at: the time of this content.
+        refresh: seconds after which the annotation is written again.
+        is_current: a source still reports the topology. If not, the annotation is written once,
+            with the time of the first such content.
+        body: the annotation's value without its time.
+    """
+
+    topology: Topology
+    availability: Availability | None
+    at: Instant
+    refresh: float
+    is_current: bool
+    body: str = ""
+
+    def after(self, before: "Content | None") -> "Content":
+        """Return this content with its body, or `before` if that stays valid."""
+        if (
+            before is None
+            or self.topology is not before.topology
+            or self.availability is not before.availability
+        ):
+            return replace(self, body=self._value(at=0))
+        return replace(self, body=before.body) if self.is_current or before.is_current else before
+
+    @property
+    def substance(self) -> ContentKey:
+        """Equal for two contents that differ only in time."""
+        return self.body, self.is_current
+
+    def text(self) -> str:
+        """Return the annotation's value."""
+        return self._value(at=self.at.wall_ns / NS)
+
+    def _value(self, *, at: float) -> str:
+        return annotation(self.topology, self.availability, at=at, refresh=self.refresh)
 
 
 class NodeSink(ApiSink):

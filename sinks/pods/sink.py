@@ -1,18 +1,26 @@
 """The class `PodsSink`."""
 
 from functools import partial
-from typing import Final, Self
+from http import HTTPStatus
+from typing import Any, Final, Self
 
+from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import SinkContext
 from pipeline.component.readiness import HolderCompleteness
 from pipeline.component.warnings import warn
-from pipeline.kube.api_sink import ApiSink, Work
+from pipeline.kube.api_errors import is_admission_denial
+from pipeline.kube.api_sink import ApiSink, Work, counted
+from pipeline.kube.json_access import as_dict, parsed_object
 from pipeline.model import NS, Layout, Snapshot
 from pipeline.model.plugin_ids import glob_matcher
+from sinks.pods.annotation_decision import NO_IDENTITY, Decision, decide
 from sinks.pods.held_devices import DesiredAnnotations, PodRef, desired_annotations
 from sinks.pods.options import Options
-from sinks.pods.pod_annotator import Annotator
+from sinks.pods.skip_reports import SkipReports
 from sinks.pods.work_queue import PodQueue
+
+_ATTEMPTS: Final = 4
+"""How often a pod is read and changed without a pause, if other programs change it meanwhile."""
 
 _INTERVAL: Final = 0.1
 """Seconds between the starts of two updates."""
@@ -42,7 +50,7 @@ class PodsSink(ApiSink):
         self._waiting = True
         self._warn_at_ns: int | None = None
         self._next_ns = 0
-        self._annotator = Annotator(ctx, self._is_stopping)
+        self._reporter = SkipReports(ctx)
 
     async def __aenter__(self) -> Self:
         """Start to wait for the sources, and open the session."""
@@ -95,12 +103,74 @@ class PodsSink(ApiSink):
 
     async def _update_pod(self, place: PodRef, what: DesiredAnnotations) -> None:
         self._next_ns = self._ctx.clock.now().mono_ns + round(_INTERVAL * NS)
-        done = await self._annotator.update_pod(self._api, place, what)
-        now_ns = self._ctx.clock.now().mono_ns
-        if done:
-            self._queue.record_done(place, now_ns)
-        else:
-            self._queue.postpone(place, now_ns)
+        done = await self._annotate(place, what)
+        record = self._queue.record_done if done else self._queue.postpone
+        record(place, self._ctx.clock.now().mono_ns)
+
+    async def _annotate(self, place: PodRef, what: DesiredAnnotations) -> bool:
+        """Write what a pod holds into its annotations, unless another program's value is there.
+
+        Args:
+            place: namespace and name of the pod.
+            what: the desired annotations.
+
+        Returns:
+            Whether the pod is done: its annotations are right, or it must not be changed. False if
+            it does not exist, or cannot be changed for a reason of its own, and has to be tried
+            again.
+
+        Raises:
+            ApiError: the server refused the request, or could not be reached.
+            TransientError: the response is not a pod.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                if (decision := await self._read_and_decide(place, what)).changes is None:
+                    return True
+                if self._is_stopping():
+                    return False
+                return await self._patch(place, decision)
+            except ApiError as error:
+                match error.status:
+                    case HTTPStatus.CONFLICT:
+                        continue
+                    case HTTPStatus.NOT_FOUND:
+                        return False
+                    case _:
+                        raise
+        return False
+
+    async def _read_and_decide(self, place: PodRef, what: DesiredAnnotations) -> Decision:
+        body = await counted(self._ctx.meter, "get", self._api.get(place.path, {}))
+        decision = decide(parsed_object(body), what, self._ctx.node)
+        if decision.reason == NO_IDENTITY:
+            raise TransientError(
+                f"GET {place.path}: the response is not a Pod; check that the address is that of "
+                "an API server and that no proxy answers in its place"
+            )
+        self._reporter.on_decision(place, what, decision)
+        return decision
+
+    async def _patch(self, place: PodRef, decision: Decision) -> bool:
+        """Send the change; return whether the response contains it."""
+        changes = decision.changes or {}
+        try:
+            body = await counted(self._ctx.meter, "patch", self._api.patch(place.path, changes))
+        except ApiError as error:
+            # A denial of a webhook, with any status, concerns only this pod.
+            if is_admission_denial(error):
+                self._reporter.on_refusal("denied", place, decision.keys, error)
+            elif error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+                self._reporter.on_refusal("invalid", place, decision.keys, error)
+            else:
+                raise
+            return False
+        present, written = _annotations(parsed_object(body)), _annotations(changes)
+        if any(present.get(key) != value for key, value in written.items()):
+            self._reporter.on_refusal("dropped", place, decision.keys)
+            return False
+        self._ctx.log.debug("pod %s: wrote %s", place, ", ".join(decision.keys))
+        return True
 
     def _idle_seconds(self, latest: Snapshot | None) -> float | None:
         """Return the seconds for which there is nothing to do but wait for a snapshot."""
@@ -114,3 +184,7 @@ class PodsSink(ApiSink):
         if due is not None:
             waits.append(max(due, (self._next_ns - now_ns) / NS))
         return min((max(wait, 0) for wait in waits if wait is not None), default=None)
+
+
+def _annotations(pod: Any) -> dict[str, Any]:
+    return as_dict(as_dict(as_dict(pod).get("metadata")).get("annotations"))

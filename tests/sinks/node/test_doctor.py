@@ -43,7 +43,7 @@ async def test_a_name_without_a_node_is_reported(tmp_path: Path) -> None:
     server = ApiServer({NODE: Collection()})
     async with server.serving():
         found = await examine_node(tmp_path, server, "podgpu-x7k2")
-    is_bad(of(found, "node.name"), "failure", "no Node named podgpu-x7k2", "spec.nodeName")
+    is_bad(of(found, "node.name"), "failure", "no Node is named podgpu-x7k2", "spec.nodeName")
     assert of(found, "node.rbac").verdict is Verdict.OK
 
 
