@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
@@ -47,39 +47,31 @@ class NodeRecord:
     devices: int | None
 
 
-class NodeMapper:
-    """Extracts a `NodeRecord` from a Node of the API server.
+def node_record(key: str, resources: Sequence[str], raw: Mapping[str, Any]) -> NodeRecord | None:
+    """Return the record of a Node of the API server; None if the object has no name.
 
     Args:
         key: key of the annotation.
         resources: names of the resources that are GPUs.
+        raw: the Node.
     """
-
-    def __init__(self, key: str, resources: Iterable[str]) -> None:
-        self._key = key
-        self._resources = tuple(resources)
-
-    def __call__(self, raw: Mapping[str, Any]) -> NodeRecord | None:
-        """Return the record; None if the object has no name."""
-        metadata = as_dict(raw.get("metadata"))
-        name = as_text(metadata.get("name"))
-        if not name:
-            return None
-        annotation = as_dict(metadata.get("annotations")).get(self._key)
-        if not isinstance(annotation, str):
-            annotation = None
-        elif len(annotation) > LONGEST:
-            annotation = _TOO_LONG
-        return NodeRecord(name, annotation, self._devices(raw))
-
-    def _devices(self, raw: Mapping[str, Any]) -> int | None:
-        # Not the capacity, which includes unhealthy devices.
-        allocatable = as_dict(as_dict(raw.get("status")).get("allocatable"))
-        listed = [allocatable[resource] for resource in self._resources if resource in allocatable]
-        try:
-            return sum(whole(quantity) for quantity in listed) if listed else None
-        except (TypeError, ValueError):
-            return None
+    metadata = as_dict(raw.get("metadata"))
+    name = as_text(metadata.get("name"))
+    if not name:
+        return None
+    annotation = as_dict(metadata.get("annotations")).get(key)
+    if not isinstance(annotation, str):
+        annotation = None
+    elif len(annotation) > LONGEST:
+        annotation = _TOO_LONG
+    # Not the capacity, which includes unhealthy devices.
+    allocatable = as_dict(as_dict(raw.get("status")).get("allocatable"))
+    listed = [allocatable[resource] for resource in resources if resource in allocatable]
+    try:
+        devices = sum(map(whole, listed)) if listed else None
+    except (TypeError, ValueError):
+        devices = None
+    return NodeRecord(name, annotation, devices)
 
 
 class Nodes:
@@ -94,7 +86,9 @@ class Nodes:
         self.complete = False
         self.followed = False
         self._log = log
-        self._shapes = SharedTopologies()
+        # A cluster has few kinds of machines, and a topology has about ten kilobytes. Nodes with
+        # equal links share an object: their best choice of GPUs is the same, whatever the UUIDs.
+        self._topologies: WeakValueDictionary[Shape, Topology] = WeakValueDictionary()
         self._known: dict[str, NodeKnowledge] = {}
         # Nodes change often, but their annotations seldom change.
         self._digests: dict[str, bytes | None] = {}
@@ -179,7 +173,8 @@ class Nodes:
                 text = "node %s: invalid topology annotation: %s; further ones are only counted"
                 self._log.warning(text, line(name), line(str(error)))
             return replace(known, readable=False)
-        return replace(known, published=replace(read, topology=self._shapes.shared(read.topology)))
+        topology = self._topologies.setdefault(shape(read.topology), read.topology)
+        return replace(known, published=replace(read, topology=topology))
 
 
 def _published(annotation: str) -> Published:
@@ -189,29 +184,11 @@ def _published(annotation: str) -> Published:
     return made
 
 
-_Shape: TypeAlias = tuple[int, bytes, tuple[int | None, ...], tuple[int, ...]]
+Shape: TypeAlias = tuple[int, bytes, tuple[int | None, ...], tuple[int, ...]]
 
 
-class SharedTopologies:
-    """Returns the same object for topologies of the same shape, while it is in use.
-
-    A cluster has few kinds of machines. The best choice of GPUs is the same for nodes with equal
-    links, whatever the UUIDs. A topology has about ten kilobytes, and a cluster then needs only a
-    few.
-    """
-
-    def __init__(self) -> None:
-        self._known: WeakValueDictionary[_Shape, Topology] = WeakValueDictionary()
-
-    def shared(self, topology: Topology) -> Topology:
-        """Return a topology with the same links, levels and NVLink groups; UUIDs may differ."""
-        return self._known.setdefault(_shape(topology), topology)
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-
-def _shape(topology: Topology) -> _Shape:
+def shape(topology: Topology) -> Shape:
+    """Return a key that is equal for topologies with equal links, levels and NVLink groups."""
     # The nodes of a level follow from the links: two GPUs share a node from their link's level on.
     links = [topology.links[pair] for pair in sorted(topology.links)]
     return (

@@ -22,7 +22,7 @@ from pipeline.base.version import VERSION
 from pipeline.component.contracts import HttpHandler, HttpRequest, HttpResponse, KubeApi
 from pipeline.exposition.text_format import Format, tail
 from pipeline.host.memory_footprint import settle
-from pipeline.host.process_metrics import ProcessFigures
+from pipeline.host.process_metrics import process_points
 from pipeline.http.allowed_hosts import Hosts
 from pipeline.http.limits import Limits
 from pipeline.http.listener_registry import Listeners
@@ -31,7 +31,7 @@ from pipeline.kube.sessions import Sessions
 from pipeline.model import NS
 from pipeline.runtime.http_service import HttpService
 from pipeline.topology.node_annotation import KEY
-from podgpu.extender.node_cache import PATH, NodeMapper, Nodes
+from podgpu.extender.node_cache import PATH, Nodes, node_record
 from podgpu.extender.service import Service, Verb
 
 EXTENDER_FAMILIES: Final = (
@@ -123,7 +123,7 @@ class Extender:
         self._kube = kube or Sessions(alternative="give --kubeconfig", plugins=True).session
         self._log = logging.getLogger("podgpu.extender")
         self._telemetry = Telemetry(families=(*FAMILIES, *EXTENDER_FAMILIES))
-        self._process = ProcessFigures(self._clock)
+        self._started = self._clock.now()
         self._nodes = Nodes(self._log)
         self._service = Service(
             self._nodes,
@@ -199,7 +199,7 @@ class Extender:
                         api,
                         PATH,
                         {},
-                        NodeMapper(settings.annotation, settings.resources),
+                        partial(node_record, settings.annotation, settings.resources),
                         self._nodes,
                         clock=self._clock,
                     ).run()
@@ -228,7 +228,7 @@ class Extender:
                     Point((("state", state),), count)
                     for state, count in self._nodes.count(now).items()
                 ],
-                **self._process.points(),
+                **process_points(self._started),
             }
         )
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, ParamSpec, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from pipeline.base.clock import Clock
 from pipeline.base.safe_text import line
@@ -15,12 +16,12 @@ from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.http.builtin_pages import plain
 from pipeline.http.fair_queue import BusyError, FairQueue
 from pipeline.model import NS
-from podgpu.extender.fit_cache import FitCache, StoppedError
+from pipeline.model.topology_tree import Topology
 from podgpu.extender.node_cache import Nodes
 from podgpu.extender.node_selection.node_filter import FilterResult, filter_node, unfiltered
-from podgpu.extender.node_selection.node_fit import Fit, scored
+from podgpu.extender.node_selection.node_fit import Fit, fit, scored
 from podgpu.extender.node_selection.node_state import AtHand
-from podgpu.extender.node_selection.pod_demand import Demand, demand
+from podgpu.extender.node_selection.pod_demand import Demand, Requirement, demand
 from podgpu.extender.scheduler_messages import (
     MalformedError,
     Question,
@@ -50,6 +51,65 @@ RESULTS: Final = (
     "ok", "malformed", "timeout", "busy", "failed", "too_long", "encoded", "unfinished",
 )  # fmt: skip
 """The last three are for requests that were not read; so is `busy` if there was no memory."""
+
+
+CACHED: Final = 4096
+"""The largest number of entries, of about 300 bytes each: a node with 8 GPUs has at most 255
+different sets of free GPUs."""
+
+_Key: TypeAlias = tuple[int, int, Requirement | None, int]
+
+
+class StoppedError(Exception):
+    """The fit is no longer needed."""
+
+
+class FitCache:
+    """The fits that were used last. Safe to use from any thread.
+
+    The cache does not keep a topology alive: its fits are dropped together with it.
+
+    Args:
+        most: the largest number of entries. If there are more, the cache starts empty again.
+    """
+
+    def __init__(self, most: int = CACHED) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._known: WeakKeyDictionary[Topology, dict[_Key, Fit | None]] = WeakKeyDictionary()
+
+    def fit(
+        self,
+        topology: Topology,
+        free: int,
+        count: int,
+        required: Requirement | None,
+        *,
+        unsure: int = 0,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Fit | None:
+        """Return how well a pod fits; see `podgpu.extender.node_selection.node_fit.fit`.
+
+        Raises:
+            StoppedError: `stop` returned True.
+        """
+        key = (free, count, required, unsure)
+        with self._lock:
+            known = self._known.get(topology, {})
+            if key in known:
+                return known[key]
+        result = fit(topology, free, count, required, unsure=unsure, stop=stop)
+        if stop():
+            # The result may not be the best one.
+            raise StoppedError
+        with self._lock:
+            if len(self) >= self._most:
+                self._known.clear()
+            self._known.setdefault(topology, {})[key] = result
+        return result
+
+    def __len__(self) -> int:
+        return sum(map(len, self._known.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +179,9 @@ class Service:
             "filter",
             request,
             self._filter,
-            late=self._unfiltered,
+            late=lambda one: filtered(
+                one.question, [unfiltered(one.demand, _LATE)] * len(one.question.names)
+            ),
             wrong=lambda _, text: HttpResponse(refused(f"podgpu: {text}"), _JSON),
         )
 
@@ -227,9 +289,6 @@ class Service:
         if one.abandoned.is_set():
             raise StoppedError
         return filter_node(one.demand, self._nodes.known_of(name), one.now)
-
-    def _unfiltered(self, one: PendingQuestion) -> bytes:
-        return filtered(one.question, [unfiltered(one.demand, _LATE)] * len(one.question.names))
 
     def _prioritize(self, one: PendingQuestion) -> bytes:
         fits = [self._fit(one, name) for name in one.question.names]

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -10,13 +11,13 @@ import pytest
 
 from pipeline.topology.node_annotation import KEY
 from pipeline.topology.selection import best
-from podgpu.extender.fit_cache import FitCache
-from podgpu.extender.node_cache import NodeMapper, Nodes
+from podgpu.extender.node_cache import Nodes, node_record
 from podgpu.extender.node_selection.node_filter import PASSED, filter_node
 from podgpu.extender.node_selection.node_fit import scored
 from podgpu.extender.node_selection.node_state import AtHand
 from podgpu.extender.node_selection.pod_demand import Demand
 from podgpu.extender.scheduler_messages import filtered, parse_question
+from podgpu.extender.service import FitCache
 from tests.bench.test_topology import spent
 from tests.pipeline.topology.layouts import dgx1, hgx, islands, pcie
 from tests.podgpu.extender.cluster import GPU, NOW, annotation_with, node, pod, question
@@ -35,7 +36,7 @@ def annotations() -> list[str]:
 
 
 async def cluster() -> Nodes:
-    nodes, mapper = Nodes(logging.getLogger("podgpu.bench")), NodeMapper(KEY, [GPU])
+    nodes, mapper = Nodes(logging.getLogger("podgpu.bench")), partial(node_record, KEY, [GPU])
     raws = [node(name, text) for name, text in zip(NAMES, annotations(), strict=True)]
     await nodes.replaced([found for raw in raws if (found := mapper(raw)) is not None])
     return nodes

@@ -55,7 +55,8 @@ def unfiltered(demand: Demand, why: str) -> FilterResult:
         demand: what the pod requests.
         why: the reason for messages.
     """
-    return _failed(why) if demand.count and demand.required else PASSED
+    needs_known = demand.requirement is not None or demand.wrong
+    return _failed(why) if demand.count and needs_known else PASSED
 
 
 def _why(demand: Demand, found: AtHand | str) -> str:

@@ -124,11 +124,6 @@ class Demand:
     requirement: Requirement | None = None
     wrong: str = ""
 
-    @property
-    def required(self) -> bool:
-        """Whether a node passes only if it is known to fit."""
-        return self.requirement is not None or self.wrong != ""
-
 
 def demand(pod: Pod, resources: Iterable[str]) -> Demand:
     """Return what a pod requests.

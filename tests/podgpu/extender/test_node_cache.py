@@ -6,6 +6,7 @@ import gc
 import json
 import logging
 import time
+import weakref
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from pipeline.model import Level
 from pipeline.model.topology_tree import Topology
 from pipeline.topology.node_annotation import KEY, published
 from pipeline.topology.tree_builder import build
-from podgpu.extender.node_cache import LONGEST, NodeMapper, NodeRecord, Nodes, SharedTopologies
+from podgpu.extender.node_cache import LONGEST, NodeRecord, Nodes, node_record, shape
 from podgpu.extender.node_selection.node_fit import fit, scored
 from podgpu.extender.node_selection.node_state import NOT_YET, NOTHING, AtHand
 from tests.pipeline.topology.layouts import PIX, PXB, card, dgx1, hgx, islands, pcie, read
@@ -25,7 +26,7 @@ LOG = logging.getLogger("podgpu.test.extender")
 
 
 def record_of(raw: dict[str, Any]) -> NodeRecord:
-    made = NodeMapper(KEY, [GPU])(raw)
+    made = node_record(KEY, [GPU], raw)
     assert made is not None
     return made
 
@@ -75,7 +76,7 @@ async def test_nothing_is_known_of_a_node_that_is_not_listed() -> None:
 
 @pytest.mark.parametrize("raw", [{}, {"metadata": []}, {"metadata": {"name": ""}}])
 def test_an_object_without_a_name_is_ignored(raw: dict[str, Any]) -> None:
-    assert NodeMapper(KEY, [GPU])(raw) is None
+    assert node_record(KEY, [GPU], raw) is None
 
 
 @pytest.mark.parametrize(
@@ -97,11 +98,13 @@ def test_the_number_of_devices_is_the_allocatable_one(
     allocatable: Any, devices: int | None
 ) -> None:
     """The capacity includes unhealthy devices."""
-    made = NodeMapper(KEY, [GPU, "example.com/gpu"])(
+    made = node_record(
+        KEY,
+        [GPU, "example.com/gpu"],
         {
             "metadata": {"name": "a"},
             "status": {"allocatable": allocatable, "capacity": {GPU: "99"}},
-        }
+        },
     )
     assert made is not None
     assert made.devices == devices
@@ -232,14 +235,24 @@ async def test_an_impossible_number_of_links_does_not_raise_the_score(nvlinks: i
 # Topologies that are shared by nodes.
 
 
-def test_nodes_with_equal_hardware_share_one_topology() -> None:
-    shapes = SharedTopologies()
-    first = shapes.shared(hgx())
+async def test_nodes_with_equal_hardware_share_one_topology() -> None:
+    text = annotation_of(hgx())
+    nodes = await cache_of(node("a", text), node("b", text.replace("5eed", "feed")))
+    assert topology_of(nodes, "b") is topology_of(nodes, "a")
+
+
+def topology_of(nodes: Nodes, name: str) -> Topology:
+    found = nodes.known_of(name).published
+    assert found is not None
+    return found.topology
+
+
+def test_topologies_of_different_hardware_are_different() -> None:
+    layouts = (hgx(), hgx(4), pcie(), dgx1(), islands(), pcie(4))
+    assert len(set(map(shape, layouts))) == len(layouts)
     other = published(annotation_of(hgx()).replace("5eed", "feed")).topology
-    assert other.cards[0].uuid != first.cards[0].uuid
-    assert shapes.shared(other) is first
-    different = [shapes.shared(made) for made in (hgx(4), pcie(), dgx1(), islands(), pcie(4))]
-    assert len({id(each) for each in [first, *different]}) == len(shapes) == 6
+    assert other.cards[0].uuid != hgx().cards[0].uuid
+    assert shape(other) == shape(hgx())
 
 
 def two(level: Level, nvlinks: int | None, reachable: bool | None) -> Topology:
@@ -264,14 +277,14 @@ def two(level: Level, nvlinks: int | None, reachable: bool | None) -> Topology:
 def test_topologies_are_shared_only_if_all_facts_for_a_choice_are_equal(
     one: Topology, other: Topology, alike: bool
 ) -> None:
-    shapes = SharedTopologies()
-    assert (shapes.shared(one) is shapes.shared(other)) == alike
+    assert (shape(one) == shape(other)) == alike
 
 
-def test_a_topology_that_no_node_has_any_more_is_released() -> None:
-    shapes = SharedTopologies()
-    kept = shapes.shared(hgx())
-    shapes.shared(pcie())
+async def test_a_topology_that_no_node_has_any_more_is_released() -> None:
+    nodes = await cache_of(node("a", annotation_of(hgx())), node("b", annotation_of(pcie())))
+    kept, gone = (weakref.ref(topology_of(nodes, name)) for name in "ab")
+    await nodes.deleted(record_of(node("b")))
+    await nodes.upserted(record_of(node("c", annotation_of(hgx()))))  # the thread keeps its last
     gc.collect()
-    assert len(shapes) == 1
-    assert shapes.shared(hgx()) is kept
+    assert kept() is not None
+    assert gone() is None

@@ -13,7 +13,7 @@ import yaml
 from config.loader import parse
 from pipeline.component.registry import RegisteredKinds
 from pipeline.topology.node_annotation import KEY
-from podgpu.extender.node_cache import NodeMapper
+from podgpu.extender.node_cache import node_record
 from podgpu.extender.node_selection.node_state import State
 from podgpu.extender.node_selection.pod_demand import Demand, Pod, Requirement, demand
 from podgpu.extender.scheduler_messages import parse_question
@@ -96,8 +96,8 @@ ASKED = re.findall(r"^ *\$ (curl -d .*)\n *(.*)$", TEXT, re.MULTILINE)
 async def test_an_example_request_gets_the_documented_response(command: str, answer: str) -> None:
     _, _, body, url = shlex.split(command)
     one = Served(20)
-    found = NodeMapper(KEY, [GPU])(
-        node("gpu-node-1", annotation_with(hgx(), 0xFF, at=NOW), gpus="8")
+    found = node_record(
+        KEY, [GPU], node("gpu-node-1", annotation_with(hgx(), 0xFF, at=NOW), gpus="8")
     )
     assert found is not None
     await one.nodes.replaced([found])

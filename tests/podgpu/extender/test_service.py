@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,13 +19,12 @@ from pipeline.component.contracts import HttpRequest, HttpResponse
 from pipeline.model import Instant
 from pipeline.model.topology_tree import Topology
 from pipeline.topology.node_annotation import KEY
-from podgpu.extender.fit_cache import FitCache, StoppedError
-from podgpu.extender.node_cache import NodeMapper, Nodes
+from podgpu.extender.node_cache import Nodes, node_record
 from podgpu.extender.node_selection.node_filter import filter_node
 from podgpu.extender.node_selection.pod_demand import Requirement
 from podgpu.extender.scheduler_messages import prioritized
 from podgpu.extender.server import EXTENDER_FAMILIES
-from podgpu.extender.service import THREADS, WAITING, Service
+from podgpu.extender.service import THREADS, WAITING, FitCache, Service, StoppedError
 from tests.pipeline.topology.layouts import hgx, islands, pcie
 from tests.podgpu.extender.cluster import GPU, NOW, annotation_with, node, pod, question
 
@@ -91,7 +91,7 @@ def http_request(body: bytes, source: str = "") -> HttpRequest:
 @asynccontextmanager
 async def served(timeout: float = 20) -> AsyncIterator[Served]:
     made = Served(timeout)
-    mapper = NodeMapper(KEY, [GPU])
+    mapper = partial(node_record, KEY, [GPU])
     raws = [
         node("switched", annotation_with(hgx(), 0b1111)),
         node("plain", annotation_with(pcie(), 0xFF)),
@@ -361,7 +361,7 @@ def test_cached_fits_are_released_with_their_topology() -> None:
 def test_nodes_with_equal_topology_share_one_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     calculated: list[tuple[Topology, int]] = []
     monkeypatch.setattr(
-        "podgpu.extender.fit_cache.fit",
+        "podgpu.extender.service.fit",
         lambda topology, free, *_, **__: calculated.append((topology, free)),
     )
     fits, topology = FitCache(most=3), hgx()
