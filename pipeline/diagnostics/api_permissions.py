@@ -78,12 +78,7 @@ class Right:
         name = f" {self.name}" if self.name else ""
         return f"{self.verb} {resource}{name}" + (f" in {self.namespace}" if self.namespace else "")
 
-    @property
-    def fix(self) -> str:
-        """The RBAC rule that grants this permission to podgpu."""
-        return self.fix_for("podgpu's service account")
-
-    def fix_for(self, subject: str) -> str:
+    def fix(self, subject: str = "podgpu's service account") -> str:
         """Return the RBAC rule that grants this permission to a subject."""
         kind = f"Role in {self.namespace}" if self.namespace else "ClusterRole"
         return (
@@ -179,5 +174,5 @@ async def review_rights(api: KubeApi, check: Check, subject: str, *rights: Right
     """
     missing = [right for right in rights if not await is_allowed(api, right)]
     if missing:
-        return [check.failure(subject, f"may not {each}", each.fix) for each in missing]
+        return [check.failure(subject, f"may not {each}", each.fix()) for each in missing]
     return [check.ok(subject, ", ".join(map(str, rights)))]

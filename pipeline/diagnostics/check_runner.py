@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias, cast
 
-import msgspec
-
 from config.schema import Component, Config
 from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.component.registry import KINDS, load
@@ -17,8 +15,6 @@ from pipeline.diagnostics.context import DoctorContext, in_thread
 
 Found: TypeAlias = Finding | list[Finding]
 Work: TypeAlias = Callable[[], Found | Awaitable[Found]]
-Examine: TypeAlias = Callable[[msgspec.Struct, DoctorContext], Found | Awaitable[Found]]
-"""The function that `Kind.doctor` names: checks one component, given its options."""
 
 _HANGS: Final = (
     "something that it reads does not respond: a file server that is unavailable, or a driver "
@@ -46,22 +42,21 @@ class Examination:
 def of_components(config: Config, ctx: DoctorContext) -> list[Examination]:
     """Return the examinations of all sources and sinks that have checks."""
     return [
-        _of(component, ctx)
-        for component in (*config.sources.values(), *config.sinks.values())
-        if KINDS[component.role, component.kind].doctor
+        Examination(
+            f"{each.role} {each.name}",
+            partial(_examine, kind.doctor, each, ctx),
+            component=True,
+            timeout_fix=kind.timeout_fix or _HANGS,
+        )
+        for each in (*config.sources.values(), *config.sinks.values())
+        if (kind := KINDS[each.role, each.kind]).doctor
     ]
 
 
-def _of(component: Component, ctx: DoctorContext) -> Examination:
-    entry = KINDS[component.role, component.kind]
-
-    async def work() -> Found:
-        # Importing the module imports its libraries too, so do it outside of the event loop.
-        examine = cast("Examine", await asyncio.to_thread(load, entry.doctor))
-        return await findings_of(partial(examine, component.options, ctx))
-
-    name = f"{component.role} {component.name}"
-    return Examination(name, work, component=True, timeout_fix=entry.timeout_fix or _HANGS)
+async def _examine(doctor: str, component: Component, ctx: DoctorContext) -> Found:
+    # Importing the module imports its libraries too, so do it outside of the event loop.
+    examine = cast("Callable[..., Found | Awaitable[Found]]", await asyncio.to_thread(load, doctor))
+    return await findings_of(partial(examine, component.options, ctx))
 
 
 async def run(examinations: Sequence[Examination], deadline: float) -> list[Finding]:

@@ -40,7 +40,12 @@ def check_file(
     try:
         content = read_file(path, max_size, None)
     except AbsentError:
-        observed, fix = _absent(path, writer)
+        if path.parent.is_dir():
+            observed = "the folder exists, but the file does not"
+            fix = f"check that {writer} runs; set path if its file is another one"
+        else:
+            observed = f"folder {path.parent} does not exist here: it is not mounted"
+            fix = f"mount the folder {path.parent} from the host, or set path to where it is"
         return check.failure(str(path), observed, fix + (elsewhere and f": {elsewhere}"))
     except UnreadableError as error:
         return check.failure(str(path), str(error), _fix_for(str(error), path, writer))
@@ -60,14 +65,6 @@ def check_file(
         fix = f"check the clock of {writer} and the clock of this node"
         return check.warning(str(path), observed, fix)
     return check.ok(str(path), f"{holders}; written {span(max(age_s, 0))} ago")
-
-
-def _absent(path: Path, writer: str) -> tuple[str, str]:
-    if path.parent.is_dir():
-        observed = "the folder exists, but the file does not"
-        return observed, f"check that {writer} runs; set path if its file is another one"
-    observed = f"folder {path.parent} does not exist here: it is not mounted"
-    return observed, f"mount the folder {path.parent} from the host, or set path to where it is"
 
 
 def _fix_for(error: str, path: Path, writer: str) -> str:

@@ -1,6 +1,7 @@
 """The context that every check gets: configuration, clock, API sessions and paths of the host."""
 
 import asyncio
+import ctypes
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -13,7 +14,6 @@ from config.schema import Config
 from pipeline.base.clock import Clock, SystemClock
 from pipeline.component.code_permissions import NOTHING, Allowed
 from pipeline.component.contracts import KubeApi
-from pipeline.diagnostics.clock_sync import kernel_synchronised
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.kube.sessions import Sessions
 
@@ -30,6 +30,25 @@ REQUEST_TIMEOUT: Final = 10.0
 A server that accepts a connection and does not respond then fails the check that queries it, with a
 fix for servers. Without this limit the check `check.deadline` would report it, with a general fix.
 """
+
+
+_BUFFER_SIZE: Final = 512
+"""Bytes; more than the size of `struct timex` on any machine (208 on 64 bits)."""
+_TIME_ERROR: Final = 5
+"""TIME_ERROR, which `adjtimex` returns for a clock that is not synchronised; see adjtimex(2)."""
+
+
+def kernel_synchronised() -> bool | None:
+    """Return whether the kernel's clock is synchronised; None if the call is not permitted.
+
+    `modes` is 0, so the call changes nothing. Container runtimes refuse it without CAP_SYS_TIME.
+    """
+    try:
+        call = ctypes.CDLL(None, use_errno=True).adjtimex
+    except (OSError, AttributeError):
+        return None
+    state = call(ctypes.create_string_buffer(_BUFFER_SIZE))
+    return None if state < 0 else bool(state != _TIME_ERROR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ _MAX_TEXT: Final = 60
 _STATUS: Final = "/status"
 _METRICS: Final = "/metrics"
 _OK: Final = 200
+_TIMED_OUT: Final = 0
+_FAILED: Final = -1
 _NODE: Final = re.compile(r"<title>(?:podgpu on ([^<]*)|([^<]*): podgpu)</title>")
 """Matches the title of the plain first page, and that of the status page."""
 
@@ -53,21 +55,6 @@ class PortOwner:
     metrics: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class _Response:
-    """A response.
-
-    Attributes:
-        code: HTTP status; 0 if no response came in time.
-        server: the header `Server`.
-        body: the beginning of the body.
-    """
-
-    code: int
-    server: str = ""
-    body: bytes = b""
-
-
 SILENT: Final = PortOwner(
     False, "a server that accepts connections and does not respond within seconds", is_silent=True
 )
@@ -82,17 +69,16 @@ def identify(host: str, port: int, path: str = _METRICS) -> PortOwner:
     """
     silent = False
     for secure in (False, True):
-        response = _get(host, port, "/", secure=secure)
-        if response is None or not response.code:
+        status, server, first = _get(host, port, "/", secure=secure)
+        if status <= 0:
             # A server of another protocol may wait for the rest of a TLS handshake.
-            silent = silent or (response is not None and not secure)
+            silent = silent or (status == _TIMED_OUT and not secure)
             continue
-        if response.server == "podgpu":
-            return _podgpu(host, port, response.body, secure=secure)
-        page = _get(host, port, path, secure=secure)
-        text = page.body if page is not None else b""
-        exporter = next((name for found, name in _EXPORTERS if found.search(text)), "")
-        header = f" (Server: {line(response.server, _MAX_TEXT)})" if response.server else ""
+        if server == "podgpu":
+            return _podgpu(host, port, first, secure=secure)
+        page = _get(host, port, path, secure=secure)[2]
+        exporter = next((name for found, name in _EXPORTERS if found.search(page)), "")
+        header = f" (Server: {line(server, _MAX_TEXT)})" if server else ""
         return PortOwner(False, f"{exporter or 'an HTTP server'}{header}")
     if silent:
         return SILENT
@@ -103,8 +89,8 @@ def identify(host: str, port: int, path: str = _METRICS) -> PortOwner:
 def _podgpu(host: str, port: int, first: bytes, *, secure: bool) -> PortOwner:
     pages = []
     for path in (_STATUS, _METRICS):
-        response = _get(host, port, path, secure=secure, max_bytes=_MAX_PODGPU_BYTES)
-        pages.append(response.body if response is not None and response.code == _OK else b"")
+        status, _, body = _get(host, port, path, secure=secure, max_bytes=_MAX_PODGPU_BYTES)
+        pages.append(body if status == _OK else b"")
     node = _node(pages[0]) or _node_of_title(first)
     description = f"podgpu on {node}" if node else "podgpu"
     return PortOwner(True, description, node, status=pages[0], metrics=pages[1])
@@ -155,18 +141,20 @@ def unverified(
 
 def _get(
     host: str, port: int, path: str, *, secure: bool, max_bytes: int = _MAX_BYTES
-) -> _Response | None:
-    """Return the response; None if the connection fails or the server does not speak HTTP."""
+) -> tuple[int, str, bytes]:
+    """Return status, header `Server` and the beginning of the body of a response.
+
+    The status is `_TIMED_OUT` if no response came in time, and `_FAILED` if the connection fails or
+    the server does not speak HTTP.
+    """
     connection = unverified(host, port, _TIMEOUT, secure=secure)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
-        return _Response(
-            response.status, response.getheader("Server") or "", response.read(max_bytes)
-        )
+        return response.status, response.getheader("Server") or "", response.read(max_bytes)
     except TimeoutError:
-        return _Response(0)
+        return _TIMED_OUT, "", b""
     except (OSError, http.client.HTTPException):
-        return None
+        return _FAILED, "", b""
     finally:
         connection.close()

@@ -141,16 +141,6 @@ def _config_argument(arguments: Sequence[str]) -> str:
         return ""
 
 
-def file_owner(file: Path, proc: Path) -> FileOwner:
-    """Return which process has a file open. Blocking.
-
-    Raises:
-        OSError: the file does not exist any more.
-    """
-    stat = file.stat()
-    return owner_of(proc, lambda link: os.path.samestat(link.stat(), stat))
-
-
 def lock_owner(lock: Path, proc: Path) -> str:
     """Return which process holds a lock, for people; empty if a podgpu of this container does.
 
@@ -158,7 +148,7 @@ def lock_owner(lock: Path, proc: Path) -> str:
     """
     try:
         owner = locked_by(lock)
-        if owner is None or file_owner(lock, proc) is not FileOwner.OTHER:
+        if owner is None or owner_of(proc, lock.samefile) is not FileOwner.OTHER:
             return ""
     except OSError:
         return ""

@@ -1,19 +1,25 @@
 """Check `clock`: whether the node's clock is correct."""
 
 import asyncio
+import http.client
+from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
+from pipeline.base.clock import Clock
 from pipeline.base.errors import TransientError
 from pipeline.component.findings import BOTH, Check, Finding
-from pipeline.diagnostics import clock_sync
 from pipeline.diagnostics.context import DoctorContext, in_thread
+from pipeline.diagnostics.port_owner import unverified
+from pipeline.model import NS
 
 _CHECK: Final = Check("clock", BOTH)
 
 _TIMEOUT: Final = 8.0
 """Time limit for one server. If a server is slower, its own check reports that."""
+_RESPONSE_TIMEOUT: Final = 5.0
 _OFF: Final = 5.0
 _FAR_OFF: Final = 60.0
 """Seconds from which servers refuse tokens and certificates."""
@@ -29,20 +35,15 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
     kernel = ctx.synchronised()
     comparisons = (_compare(ctx, kubeconfig) for kubeconfig in _servers(ctx))
     findings = [each for each in await asyncio.gather(*comparisons) if each is not None]
-    match kernel:
-        case True:
-            findings.append(_CHECK.ok(_KERNEL, "synchronised"))
-        case False:
-            observed = "not synchronised: no time service keeps it correct"
-            findings.append(_CHECK.warning(_KERNEL, observed, _FIX))
-        case None if not findings:
-            findings.append(
-                _CHECK.skip(
-                    _KERNEL, "unknown: a container may not query it, and no server responds"
-                )
-            )
-        case None:
-            pass
+    if kernel:
+        findings.append(_CHECK.ok(_KERNEL, "synchronised"))
+    elif kernel is not None:
+        observed = "not synchronised: no time service keeps it correct"
+        findings.append(_CHECK.warning(_KERNEL, observed, _FIX))
+    elif not findings:
+        findings.append(
+            _CHECK.skip(_KERNEL, "unknown: a container may not query it, and no server responds")
+        )
     return findings
 
 
@@ -57,10 +58,8 @@ async def _compare(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | Non
     plugins = ctx.allowed.everything
     try:
         async with asyncio.timeout(min(_TIMEOUT, ctx.deadline / 2)):
-            address = await in_thread(
-                partial(clock_sync.server_address, kubeconfig, plugins=plugins)
-            )
-            ahead = await in_thread(partial(clock_sync.clock_offset_from, address, ctx.clock))
+            address = await in_thread(partial(_server_address, kubeconfig, plugins=plugins))
+            ahead = await in_thread(partial(_clock_offset_from, address, ctx.clock))
     except (TransientError, TimeoutError):
         return None
     if ahead is None:
@@ -71,3 +70,53 @@ async def _compare(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | Non
     order = "ahead of" if ahead > 0 else "behind"
     observed = f"this machine's clock is {abs(ahead):.0f} s {order} it"
     return (_CHECK.failure if abs(ahead) > _FAR_OFF else _CHECK.warning)(place, observed, _FIX)
+
+
+def _server_address(kubeconfig: Path | None, *, plugins: bool) -> str:
+    """Return the address of an API server. Blocking.
+
+    Args:
+        kubeconfig: as for `SourceContext.kube`.
+        plugins: whether credential plugins that the kubeconfig names may run.
+
+    Raises:
+        TransientError: there are no credentials.
+    """
+    # This imports the Kubernetes library.
+    from pipeline.kube.credentials import KubeconfigFile, ServiceAccount  # noqa: PLC0415
+
+    if kubeconfig is None:
+        return ServiceAccount().load(reload=False).server
+    return KubeconfigFile(kubeconfig, plugins=plugins).load(reload=False).server
+
+
+def _clock_offset_from(address: str, clock: Clock) -> float | None:
+    """Return by how many seconds this machine's clock is ahead of a server's clock. Blocking.
+
+    Every response has a date, error responses too. So the request needs no credentials, and the
+    server's certificate is not verified: only the date of the response is used.
+
+    Args:
+        address: `https://HOST:PORT`.
+        clock: this machine's clock.
+
+    Returns:
+        The difference, accurate to about a second; None if the server gives no date.
+    """
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:  # the check of the server reports it
+        return None
+    connection = unverified(host, port, _RESPONSE_TIMEOUT, secure=parts.scheme == "https")
+    try:
+        before = clock.now()
+        connection.request("GET", "/version")
+        date = connection.getresponse().getheader("Date") or ""
+        middle = (before.wall_ns + clock.now().wall_ns) / 2
+        # The date is truncated to whole seconds.
+        return middle / NS - (parsedate_to_datetime(date).timestamp() + 0.5)
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()

@@ -120,7 +120,7 @@ async def _check_deployment(api: KubeApi, deployment: Raw) -> list[Finding]:
             )
         return [*found, _EXTENDER.skip(place, why)]
     refused = [
-        _EXTENDER.failure(place, f"{account} may not {each}", each.fix_for(str(account)))
+        _EXTENDER.failure(place, f"{account} may not {each}", each.fix(str(account)))
         for each in missing
     ]
     if refused:

@@ -117,25 +117,20 @@ class Fetcher:
         except TimeoutError:
             observed = f"takes longer than {_LIST_TIMEOUT:g} s"
             fix = "check the load of the API server, and the network to it"
-            self.findings.append(SERVER.warning(path, observed, fix + self._partial_note(found)))
         except ApiError as error:
             if error.status == NOT_FOUND:
                 return None
             if vital and error.status in _UNKNOWN:
                 raise
-            self.findings.append(self._refused(path, error, found))
+            observed, fix = str(error), fix_for(error)
+            if error.status == FORBIDDEN:
+                target = Request("GET", path).target
+                right = Right("list", target.resource, target.group, namespace=target.namespace)
+                observed, fix = f"may not {right}", right.fix("the kubeconfig's user")
+        if found:
+            fix = f"{fix}; {_PARTIAL_LIST}: {len(found)}"
+        self.findings.append(SERVER.warning(path, observed, fix))
         return found or None
-
-    def _refused(self, path: str, error: ApiError, found: Sequence[Raw]) -> Finding:
-        if error.status != FORBIDDEN:
-            return SERVER.warning(path, str(error), fix_for(error) + self._partial_note(found))
-        target = Request("GET", path).target
-        right = Right("list", target.resource, target.group, namespace=target.namespace)
-        return SERVER.warning(path, f"may not {right}", right.fix_for("the kubeconfig's user"))
-
-    @staticmethod
-    def _partial_note(found: Sequence[Raw]) -> str:
-        return f"; {_PARTIAL_LIST}: {len(found)}" if found else ""
 
     async def _pages(
         self, kind: str, path: str, query: dict[str, str], found: list[Raw]

@@ -16,6 +16,7 @@ from pipeline.base.safe_text import line
 from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext, Roots
 from pipeline.diagnostics.library_load import PART, try_loading
+from pipeline.host.procfs import read
 from pipeline.host.shared_libraries import NoLibraryFileError, ready
 from sources.nvml import codes
 from sources.nvml.library import SONAME
@@ -72,9 +73,9 @@ def read_driver(roots: Roots) -> Driver:
     """Read `/proc/driver/nvidia` and `/sys/module/nvidia`, which are visible in containers too."""
     version_file = roots.proc / "driver/nvidia/version"
     module = roots.sys / "module/nvidia/version"
-    text = _text(version_file)
+    text = read(version_file)
     match = _VERSION.search(text)
-    version = match[1] if match else _text(module).strip()
+    version = match[1] if match else read(module).strip()
     loaded = bool(text) or module.parent.is_dir()
     gpus, minors = _gpus(roots.proc / "driver/nvidia/gpus")
     windows = not loaded and (roots.dev / _WSL).exists()
@@ -112,31 +113,19 @@ def _finding(
     )
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
 def _gpus(folder: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    try:
-        found = sorted(each for each in folder.iterdir() if each.is_dir())
-    except OSError:
-        return (), ()
-    minors = (_MINOR.search(_text(each / "information")) for each in found)
+    found = sorted(folder.glob("*/"))
+    minors = (_MINOR.search(read(each / "information")) for each in found)
     return tuple(each.name for each in found), tuple(int(each[1]) for each in minors if each)
 
 
 def _count_on_bus(bus: Path) -> int | None:
     """Count the NVIDIA GPUs on the PCI bus; None if it cannot be read."""
-    try:
-        devices = list(bus.iterdir())
-    except OSError:
+    if not os.access(bus, os.R_OK):
         return None
     return sum(
-        _text(each / "vendor").strip() == _NVIDIA and _text(each / "class").startswith(_DISPLAY)
-        for each in devices
+        read(each / "vendor").strip() == _NVIDIA and read(each / "class").startswith(_DISPLAY)
+        for each in bus.glob("*")
     )
 
 
@@ -149,11 +138,12 @@ def check_library(driver: Driver, ctx: DoctorContext) -> tuple[list[Finding], bo
     """
     if hangs := _hangs(ctx):
         return [hangs, *_nodes(driver, ctx.roots)], False
-    library, fault = _loaded()
-    if library is None:
-        return [_no_library(fault, driver, ctx), *_nodes(driver, ctx.roots)], False
-    found = [_LIBRARY.ok(SONAME, "found")]
     nodes = _nodes(driver, ctx.roots)
+    try:
+        library = ctypes.CDLL(SONAME)
+    except OSError as error:
+        return [_no_library(line(str(error)), driver, ctx), *nodes], False
+    found = [_LIBRARY.ok(SONAME, "found")]
     code = int(library.nvmlInitWithFlags(0))
     if code == codes.OK:
         library.nvmlShutdown()
@@ -171,13 +161,6 @@ def _hangs(ctx: DoctorContext) -> Finding | None:
         return _LIBRARY.failure(SONAME, str(error), hint)
     observed, fix = try_loading(SONAME, max(_LEAST, ctx.deadline * PART))
     return _LIBRARY.failure(SONAME, observed, fix) if observed else None
-
-
-def _loaded() -> tuple[ctypes.CDLL | None, str]:
-    try:
-        return ctypes.CDLL(SONAME), ""
-    except OSError as error:
-        return None, line(str(error))
 
 
 def _no_library(fault: str, driver: Driver, ctx: DoctorContext) -> Finding:
@@ -255,16 +238,12 @@ def _nodes(driver: Driver, roots: Roots) -> list[Finding]:
 
 def _opened(control: Path) -> Finding:
     try:
-        _open(control)
+        # As NVML opens it.
+        os.close(os.open(control, os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:
         observed = f"cannot be opened: {os.strerror(error.errno or 0).lower()}"
         return ACCESS.failure(str(control), observed, _FIXES.get(error.errno or 0, _UNKNOWN_FIX))
     return ACCESS.ok(str(control), "can be opened")
-
-
-def _open(control: Path) -> None:
-    """Open a device file as NVML does."""
-    os.close(os.open(control, os.O_RDWR | os.O_CLOEXEC))
 
 
 _FIXES: Final = {

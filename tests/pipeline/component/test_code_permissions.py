@@ -265,11 +265,11 @@ def test_r13_the_configuration_file_cannot_allow_code() -> None:
 
 
 RUNS = {
-    "pipeline/diagnostics/clock_sync.py": "the C library, which is always loaded",
+    "pipeline/diagnostics/context.py": "the C library, which is always loaded",
     "pipeline/diagnostics/library_load.py": "hostengine's library if it is allowed, NVML's by name",
     "pipeline/host/memory_footprint.py": "the C library, which is always loaded",
     "pipeline/kube/client_library.py": "modules of a podgpu package",
-    "pipeline/kube/credential_plugins.py": "programs of kubeconfigs, if they are allowed",
+    "pipeline/kube/credentials.py": "programs of kubeconfigs, if they are allowed",
     "pipeline/component/registry.py": "podgpu's modules, listed in a table",
     "sources/hostengine/library.py": "DCGM's library: the path only if it is allowed",
     "sources/nvml/diagnosis/library_checks.py": "NVML by its name",

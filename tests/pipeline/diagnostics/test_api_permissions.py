@@ -120,8 +120,8 @@ def test_a_permission_is_written_as_in_kubectl() -> None:
         "watch resourceslices.resource.k8s.io",
         "get configmaps gpu in mon",
     ]
-    assert "a Role in mon with" in rights[2].fix
-    assert json.dumps(["pods"])[1:-1] in rights[0].fix
+    assert "a Role in mon with" in rights[2].fix()
+    assert json.dumps(["pods"])[1:-1] in rights[0].fix()
 
 
 @pytest.mark.parametrize(

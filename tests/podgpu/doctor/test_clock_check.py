@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.component.findings import Verdict
-from pipeline.diagnostics import clock_sync
+from pipeline.diagnostics.context import kernel_synchronised
 from podgpu.doctor import clock_check
 from tests.podgpu.doctor.silent_server import silent_server
 from tests.podgpu.doctor.support import context, is_bad, of, page, serving, write
@@ -87,7 +87,7 @@ async def test_without_any_information_the_check_of_the_clock_is_skipped(tmp_pat
 
 def test_the_kernel_is_queried_and_its_clock_is_not_set() -> None:
     before = time.time()
-    assert clock_sync.kernel_synchronised() in (True, False, None)
+    assert kernel_synchronised() in (True, False, None)
     assert abs(time.time() - before) < 60
 
 

@@ -13,11 +13,11 @@ from pipeline.component.registry import OWN_FAMILIES
 from pipeline.diagnostics.port_owner import PortOwner
 from pipeline.exposition.text_format import Format, tail
 from pipeline.runtime.config_reload import ReloadAttempts
+from pipeline.status_page.display_text import problems
 from pipeline.status_page.document_builder import status_of
-from pipeline.status_page.problems import problems
 from pipeline.status_page.status_document import StatusDocument
 from podgpu.doctor import listen_ports
-from podgpu.doctor.daemon_status import check_daemon
+from podgpu.doctor.listen_ports import check_daemon
 from tests.pipeline.status_page.scenes import no_driver, troubled, two_gpus
 from tests.podgpu.doctor.support import context, is_bad, of, page, serving
 from tests.podgpu.doctor.test_listen_ports import PODGPU_HEADER, listening_on

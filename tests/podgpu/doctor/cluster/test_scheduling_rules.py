@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from podgpu.doctor.cluster.daemonset_checks import scheduling_obstacles
 from podgpu.doctor.cluster.objects import matches
-from podgpu.doctor.cluster.scheduling_rules import scheduling_obstacles
 from tests.podgpu.doctor.cluster.objects import Raw, node, taint
 
 
