@@ -1,9 +1,9 @@
 """Interfaces of delivery: records, outcomes of sending, and the state of queues."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Final, Protocol, Self, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from pipeline.model import Snapshot
 
@@ -93,31 +93,16 @@ class TooLarge:
 Outcome: TypeAlias = Acked | Rejected | Retry | TooLarge
 
 
-class PushSink(Protocol):
+class PushSink(AbstractAsyncContextManager[object], Protocol):
     """Encodes snapshots as records, and sends records.
 
     It does not retry and does not store what it could not send: `QueuedSink` wraps it and does
     both. `send` returns outcomes; an exception that it raises is a bug.
+
+    Entering its context acquires what sending needs. It raises `PermanentError` if that is not
+    possible with this configuration, `TransientError` if it is not possible now. Leaving the
+    context releases everything, in bounded time.
     """
-
-    async def __aenter__(self) -> Self:
-        """Acquire what sending needs.
-
-        Raises:
-            PermanentError: not possible with this configuration.
-            TransientError: not possible now.
-        """
-        ...
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
-        """Release everything, in bounded time."""
-        ...
 
     def encode(self, snapshot: Snapshot) -> Iterable[Record]:
         """Return the records of a snapshot, oldest first; there may be none.

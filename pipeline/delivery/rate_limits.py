@@ -150,11 +150,7 @@ class ProductionRate:
         rate = self._size * NS // max(passed_ns, NS)
         self._since_ns, self._size = now_ns, 0
         self._ctx.meter.set("podgpu_sink_produced_bytes_per_second", rate)
-        if self._max_rate:
-            self._check_rate(rate)
-
-    def _check_rate(self, rate: int) -> None:
-        if rate < self._max_rate:
+        if rate < self._max_rate or not self._max_rate:
             if self._reported:
                 self._ctx.log.info(
                     "podgpu produces less than queue.max_rate (%s) again: %s per second",

@@ -27,8 +27,8 @@ class PointCounters:
         self.acked = 0
         self.rejected: dict[str, int] = {}
         self.dropped: dict[str, int] = {}
-        self.previous = Totals()
-        """The part that earlier processes counted."""
+        self.previous: Totals | None = None
+        """The part that earlier processes counted; None if that is not known yet."""
 
     def settle(self, points: int, acked: int, rejected: Mapping[str, int]) -> None:
         """Count points that the receiver accepted or rejected.

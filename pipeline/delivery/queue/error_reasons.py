@@ -20,9 +20,10 @@ REMOVED: Final = "removed"
 
 _REASONS: Final = MappingProxyType({**REASONS, errno.ENOENT: "removed", errno.EAGAIN: "locked"})
 
-_RESOURCE_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+SHORTAGE_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""The process or the node lacks a resource; the file itself may be fine."""
 
-_PERMANENT_ERRNOS: Final = frozenset(
+PERMANENT_ERRNOS: Final = frozenset(
     {
         errno.EACCES,
         errno.EAGAIN,
@@ -36,16 +37,7 @@ _PERMANENT_ERRNOS: Final = frozenset(
         errno.EPERM,
     }
 )
-
-
-def is_permanent(cause: OSError) -> bool:
-    """Return whether an error of opening a folder can't be fixed by waiting."""
-    return cause.errno in _PERMANENT_ERRNOS
-
-
-def is_resource_shortage(cause: OSError) -> bool:
-    """Return whether the process or the node lacks a resource; the file itself may be fine."""
-    return cause.errno in _RESOURCE_ERRNOS
+"""Errors of opening a folder that waiting does not fix."""
 
 
 def reason_of(cause: OSError) -> str:

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from pipeline.delivery.contract import SHUTDOWN, QueueState, Record
+from pipeline.delivery.contract import SHUTDOWN, QueueState, Record, Totals
 from pipeline.delivery.queue.disk.record_format import MAX_RECORD_BYTES, RECORD_SIZE, SEGMENT_SIZE
 from pipeline.delivery.queue.disk.record_reader import MISSING
-from pipeline.delivery.queue.disk.segment_reader import FoundRecord
 from pipeline.delivery.queue.disk.shared_state import DiskShared, InFlightRecord
 from pipeline.delivery.queue.disk.store import Store
-from pipeline.delivery.queue.error_reasons import TOO_LARGE, is_permanent, reason_of
+from pipeline.delivery.queue.error_reasons import PERMANENT_ERRNOS, TOO_LARGE, reason_of
 from pipeline.delivery.queue.memory_queue import MemoryQueue
 from pipeline.model import NS
 
@@ -48,12 +47,11 @@ class FallbackQueue(MemoryQueue):
         self._flushed_ns: int | None = None
         self._store: Store | None = None
         self._recovered = 0
-        self._opened_before = False
         self._left_on_disk: int | None = None
         try:
             self._open()
         except OSError as error:
-            if is_permanent(error):
+            if error.errno in PERMANENT_ERRNOS:
                 raise
             self._on_disk_failure(error)
 
@@ -71,13 +69,12 @@ class FallbackQueue(MemoryQueue):
             return self._store
         if self._left_on_disk is not None:
             raise RuntimeError("the queue is closed")
-        self._store = store = Store(self._shared, first=not self._opened_before)
+        self._store = store = Store(self._shared)
         self._recovered += store.recovered
         if store.recovered:
             self._fault_log.add_note(
                 f"{store.recovered} points of an earlier run wait in {self._shared.path}"
             )
-        self._opened_before = True
         return store
 
     def _put(self, record: Record, *, in_flight: bool = False) -> None:
@@ -153,15 +150,13 @@ class FallbackQueue(MemoryQueue):
         records: list[Record] = []
         room: int | None = None
         signal: int | None = None
-        while found := self._next(room, signal):
-            head, signal = found.header, found.header.signal
-            if not found.body:
-                break
-            records.append(Record(found.body, head.points, head.created_ns, signal))
-            room = (most_bytes if room is None else room) - head.length
+        while record := self._next(room, signal):
+            records.append(record)
+            signal = record.signal
+            room = (most_bytes if room is None else room) - len(record.data)
         return tuple(records)
 
-    def _next(self, room: int | None, signal: int | None) -> FoundRecord | None:
+    def _next(self, room: int | None, signal: int | None) -> Record | None:
         """Take the next record on disk, if it fits into `room` and has the signal."""
         while (store := self._store) is not None:
             try:
@@ -186,14 +181,11 @@ class FallbackQueue(MemoryQueue):
                     return None
                 store.count_lost(position)
                 store.save()
-            if found is not None and signal not in {None, found.header.signal}:
+            if found is None or not found.body or signal not in {None, found.header.signal}:
                 return None
-            if found is not None and found.body:
-                place = store.reader.advance(found)
-                self._in_flight.append(
-                    InFlightRecord(place, found.header.points, found.header.created_ns)
-                )
-            return found
+            head, place = found.header, store.reader.advance(found)
+            self._in_flight.append(InFlightRecord(place, head.points, head.created_ns))
+            return Record(found.body, head.points, head.created_ns, head.signal)
         return None
 
     # -- disk and memory -----------------------------------------------------------------------
@@ -279,7 +271,7 @@ class FallbackQueue(MemoryQueue):
             faults=dict(self._fault_log.faults),
             notes=notes,
             warnings=warnings,
-            previous=self._counters.previous,
+            previous=self._counters.previous or Totals(),
         )
 
     def _queued(self) -> int:

@@ -1,19 +1,13 @@
 """Requests of points: templates that are filled with times and values, and ends of series."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from pipeline.model import Value
-from sinks.otlp.encoding.wire_format import (
-    FIXED,
-    NO_VALUE,
-    START,
-    TIME,
-    Block,
-    ResourceTemplate,
-    SeriesState,
-    Wire,
-    value_bytes,
-)
+from sinks.otlp.encoding.wire_format import Block, ResourceTemplate, SeriesState, Wire
+
+_RESOURCE = attrgetter("template.resource")
 
 
 class RequestTemplate:
@@ -27,23 +21,49 @@ class RequestTemplate:
         wire: makes blocks and groups them.
         series: the series of the points, at least one, grouped by resource and metric.
         non_integer: see above.
+        ended: whether the points mark the ends of the series. Their values must be empty.
     """
 
     def __init__(
-        self, wire: Wire, series: Sequence[SeriesState], non_integer: Collection[int]
+        self,
+        wire: Wire,
+        series: Sequence[SeriesState],
+        non_integer: Collection[int],
+        *,
+        ended: bool = False,
     ) -> None:
         self.non_integer = non_integer
         self.is_unused = True
+        self._wire = wire
         self._series = series
-        templates = [state.template for state in series]
-        floats = sorted(non_integer)
-        found: list[tuple[int, int, Block]] = []
-        for begin, end in wire.blocks(templates, value_bytes(series)):
-            in_block = tuple(at - begin for at in floats if begin <= at < end)
-            found.append((begin, end, wire.block(tuple(series[begin:end]), in_block)))
-        self._requests = wire.requests(found, lambda block: block[2].size)
+        self._floats = sorted(non_integer)
+        self._ended = ended
+        self._requests: list[list[tuple[int, int, Block]]] = []
+        end = filled = 0
+        for _, group in groupby(series, _RESOURCE):
+            begin, end = end, end + len(list(group))
+            for block in self._blocks(begin, end):
+                size = block[2].size
+                if not self._requests or filled + size > wire.max_bytes:
+                    self._requests.append([])
+                    filled = 0
+                self._requests[-1].append(block)
+                filled += size
 
-    def pack(self, times: Sequence[int], values: Sequence[Value | None]) -> list[tuple[int, bytes]]:
+    def _blocks(self, begin: int, end: int) -> Iterator[tuple[int, int, Block]]:
+        """Yield blocks that fit into a request, as far as they can be divided."""
+        floats = tuple(at - begin for at in self._floats if begin <= at < end)
+        block = self._wire.block(tuple(self._series[begin:end]), floats, self._ended)
+        if block.size <= self._wire.max_bytes or end - begin == 1:
+            yield begin, end, block
+        else:
+            middle = (begin + end) // 2
+            yield from self._blocks(begin, middle)
+            yield from self._blocks(middle, end)
+
+    def pack(
+        self, times: Sequence[int], values: Sequence[Value | bytes | None]
+    ) -> list[tuple[int, bytes]]:
         """Return the requests, each with its number of points.
 
         Args:
@@ -77,27 +97,10 @@ def end_requests(series: Iterable[SeriesState], time: int, wire: Wire) -> list[t
         wire: builds the requests.
     """
     ended = ordered([state for state in series if state.sent])
-    templates = [state.template for state in ended]
-    fronts = [_front(state, time) for state in ended]
-    value_sizes = [len(front) + len(NO_VALUE) for front in fronts]
-    blocks: list[tuple[int, bytes]] = []
-    for begin, end in wire.blocks(templates, value_sizes):
-        pieces: list[bytes] = []
-        before = wire.surrounding_bytes(templates[begin:end], value_sizes[begin:end])
-        for at, between in enumerate(before[:-1], begin):
-            pieces += (between, fronts[at], templates[at].attribute_bytes, NO_VALUE)
-        blocks.append((end - begin, b"".join((*pieces, before[-1]))))
-    return [
-        (sum(count for count, _ in group), b"".join(data for _, data in group))
-        for group in wire.requests(blocks, lambda block: len(block[1]))
-    ]
-
-
-def _front(state: SeriesState, time: int) -> bytes:
-    packed = TIME + FIXED.pack(time)
-    if state.template.metric.instrument.kind == "gauge":
-        return packed
-    return START + FIXED.pack(state.start) + packed
+    if not ended:
+        return []
+    template = RequestTemplate(wire, ended, (), ended=True)
+    return template.pack([time] * len(ended), [b""] * len(ended))
 
 
 def ordered(series: Collection[SeriesState]) -> list[SeriesState]:

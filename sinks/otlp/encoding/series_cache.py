@@ -16,8 +16,15 @@ from pipeline.model import (
     Series,
     only_holder,
 )
-from sinks.otlp.encoding import device_attributes, metric_names, resource_attributes
-from sinks.otlp.encoding.attributes import Pairs, merged
+from sinks.otlp.encoding import metric_names
+from sinks.otlp.encoding.attributes import (
+    Pairs,
+    container_attributes,
+    dcgm_attributes,
+    merged,
+    node_attributes,
+    semconv_attributes,
+)
 from sinks.otlp.encoding.metric_names import FieldMapping
 from sinks.otlp.encoding.semconv import Instrument
 from sinks.otlp.encoding.wire_format import (
@@ -93,7 +100,7 @@ class SeriesCache:
             WeakValueDictionary() if previous is None else previous.resources
         )
         self._known: WeakKeyDictionary[Attribution, DeviceSeries] = WeakKeyDictionary()
-        self.on_node = self._resource_template(resource_attributes.of_node(node, resource))
+        self.on_node = self._resource_template(node_attributes(node, resource))
         for instance in (False, True):
             for row in plan.rows:
                 mapping = (
@@ -173,8 +180,8 @@ class SeriesCache:
     def device_attributes(self, device: Device, *, typed: bool = False, own: bool = True) -> Pairs:
         """Return the attributes of a device; see `attribute_bytes`."""
         if self.semconv:
-            return device_attributes.semconv_attributes(device, typed=typed)
-        return device_attributes.dcgm_attributes(device, self._naming, own=own)
+            return semconv_attributes(device, typed=typed)
+        return dcgm_attributes(device, self._naming, own=own)
 
     def xid_attribute(self, code: str | int) -> tuple[str, str]:
         """Return the attribute for an XID code: `error.type` in the conventions, else `xid`."""
@@ -182,9 +189,7 @@ class SeriesCache:
 
     def container(self, subject: PartialRef, pod: PodInfo | None) -> ResourceTemplate:
         """Return a container's resource, whether it holds a device or not."""
-        return self._resource_template(
-            resource_attributes.of_subject(subject, pod, self._node, self._extra)
-        )
+        return self._resource_template(container_attributes(subject, pod, self._node, self._extra))
 
     def device_series(self, attribution: Attribution) -> DeviceSeries:
         """Return a device with the resource of its readings."""

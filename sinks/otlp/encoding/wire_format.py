@@ -7,13 +7,13 @@ Field numbers are those of the generated messages. Only tags and lengths are com
 else is serialised by the protobuf library.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from struct import Struct
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from pipeline.base.version import VERSION
@@ -22,13 +22,8 @@ from sinks.otlp.encoding.attributes import Pairs, key_values
 from sinks.otlp.encoding.semconv import SCHEMA_URL, Instrument
 from sinks.otlp.messages import common_pb2, metrics_pb2, metrics_service_pb2, resource_pb2
 
-T = TypeVar("T")
-
 FIXED: Final = Struct("<Q")
-_RESOURCE: Final = attrgetter("resource")
-_METRIC: Final = attrgetter("metric")
-_OVERHEAD: Final = 16
-"""Maximum number of bytes for the tags and lengths around a message."""
+_METRIC: Final = attrgetter("template.metric")
 
 
 def attributes(pairs: Pairs) -> bytes:
@@ -59,8 +54,8 @@ _POINTS: Final = _tag(metrics_pb2.Gauge.DATA_POINTS_FIELD_NUMBER)
 """The same as in a sum."""
 
 
-_GAUGE_BYTES: Final = len(TIME) + FIXED.size + len(AS_INT) + FIXED.size
-_SUM_BYTES: Final = len(START) + FIXED.size + _GAUGE_BYTES
+_TIME_BYTES: Final = len(TIME) + FIXED.size
+_VALUE_BYTES: Final = len(AS_INT) + FIXED.size
 
 _START: Final = attrgetter("start")
 _STRIDE: Final = 4
@@ -148,42 +143,43 @@ class Block:
         size: size in bytes.
 
     Args:
+        wire: serialises.
         series: the series of the points, at least one.
         non_integer: indexes of points that are floats although the metric has integers.
-        wire: serialises.
+        ended: whether the points mark the ends of the series. Their values must be empty.
     """
 
     def __init__(
-        self, series: Sequence[SeriesState], non_integer: Sequence[int], wire: "Wire"
+        self, wire: "Wire", series: Sequence[SeriesState], non_integer: Sequence[int], ended: bool
     ) -> None:
-        templates = [state.template for state in series]
         self._sums: list[SeriesState] = []
         self._sum_pieces: list[tuple[int, bytes]] = []
         self._args: list[bytes | Value | None] = []
         self._starts: list[int] = []
         code = ["<"]
         back = b""
-        before = wire.surrounding_bytes(templates, value_bytes(series))
-        for at, (template, head) in enumerate(zip(templates, before, strict=False)):
-            instrument = template.metric.instrument
+        tail = NO_VALUE if ended else b""
+        before = wire.surrounding_bytes(series, len(tail) if ended else _VALUE_BYTES)
+        for at, (state, head) in enumerate(zip(series, before, strict=False)):
+            instrument = state.template.metric.instrument
             piece = back + head
             if instrument.kind == "gauge":
                 piece += TIME
             else:
-                self._sums.append(series[at])
+                self._sums.append(state)
                 self._sum_pieces.append((at * _STRIDE, piece))
                 piece += START + FIXED.pack(0) + TIME
             whole = instrument.whole and at not in non_integer
-            tag = AS_INT if whole else AS_DOUBLE
+            tag, value = (b"", "0s") if ended else (AS_INT, "q") if whole else (AS_DOUBLE, "d")
             self._args += (piece, 0, tag, 0)
-            code.append(f"{len(piece)}sQ{len(tag)}s{'q' if whole else 'd'}")
-            back = template.attribute_bytes
+            code.append(f"{len(piece)}sQ{len(tag)}s{value}")
+            back = state.template.attribute_bytes + tail
         piece = back + before[-1]
         self._args.append(piece)
         self._struct = Struct("".join((*code, f"{len(piece)}s")))
         self.size = self._struct.size
 
-    def pack(self, times: Sequence[int], values: Sequence[Value | None]) -> bytes:
+    def pack(self, times: Sequence[int], values: Sequence[Value | bytes | None]) -> bytes:
         """Return the bytes with these times and values, and the start times of the states."""
         args = self._args
         starts = list(map(_START, self._sums))
@@ -196,7 +192,7 @@ class Block:
         return self._struct.pack(*args)
 
 
-_Key: TypeAlias = tuple[tuple[SeriesState, ...], tuple[int, ...]]
+_Key: TypeAlias = tuple[tuple[SeriesState, ...], tuple[int, ...], bool]
 
 
 class Wire:
@@ -204,17 +200,18 @@ class Wire:
 
     Attributes:
         delta: whether counters are sent as increments.
+        max_bytes: maximum size of a request; one with a single point may be larger.
 
     Args:
         schema: whether the names are those of the semantic conventions.
         delta: see above.
-        most_bytes: maximum size of a request; one with a single point may be larger.
+        most_bytes: see `max_bytes`.
     """
 
     def __init__(self, *, schema: bool, delta: bool, most_bytes: int) -> None:
         url = SCHEMA_URL if schema else ""
         self.delta = delta
-        self._max_bytes = most_bytes
+        self.max_bytes = most_bytes
         self._scope = metrics_pb2.ScopeMetrics(
             scope=common_pb2.InstrumentationScope(name="podgpu", version=VERSION)
         ).SerializeToString()
@@ -244,66 +241,39 @@ class Wire:
         tail = metrics_pb2.Sum(is_monotonic=counter, aggregation_temporality=temporality)
         return MetricTemplate(instrument, rank, front + _SUM, tail.SerializeToString())
 
-    def block(self, series: tuple[SeriesState, ...], non_integer: tuple[int, ...]) -> Block:
+    def block(
+        self, series: tuple[SeriesState, ...], non_integer: tuple[int, ...], ended: bool
+    ) -> Block:
         """Return the block for these series, which is shared while it is in use."""
-        key = (series, non_integer)
+        key = (series, non_integer, ended)
         found = self._made.get(key)
         if found is None:
-            found = self._made[key] = Block(series, non_integer, self)
+            found = self._made[key] = Block(self, *key)
         return found
 
-    def blocks(
-        self, templates: Sequence[SeriesTemplate], value_sizes: Sequence[int]
-    ) -> Iterator[tuple[int, int]]:
-        """Yield start and end of blocks: points of one resource that fit into a request.
-
-        Args:
-            templates: of the points, grouped by resource.
-            value_sizes: for each point, the number of bytes other than its attributes.
-        """
-        end = 0
-        for resource, group in groupby(templates, _RESOURCE):
-            begin, overhead = end, len(resource.front) + len(self._back) + 4 * _OVERHEAD
-            size, metric = overhead, None
-            for template in group:
-                added = len(template.attribute_bytes) + value_sizes[end] + _OVERHEAD
-                if template.metric is not metric:
-                    metric = template.metric
-                    added += len(metric.front) + len(metric.tail) + 2 * _OVERHEAD
-                if size + added > self._max_bytes and end > begin:
-                    yield begin, end
-                    begin = end
-                    size = overhead + len(metric.front) + len(metric.tail) + 2 * _OVERHEAD
-                size += added
-                end += 1
-            yield begin, end
-
-    def surrounding_bytes(
-        self, templates: Sequence[SeriesTemplate], value_sizes: Sequence[int]
-    ) -> list[bytes]:
+    def surrounding_bytes(self, series: Sequence[SeriesState], value_size: int) -> list[bytes]:
         """Return the bytes around a block's points: before each of them, and after the last.
 
         Args:
-            templates: of the points, grouped by metric.
-            value_sizes: as in `blocks`.
+            series: of the points, grouped by metric.
+            value_size: bytes of a point other than its attributes and times.
         """
         metrics: list[tuple[bytes, bytes, list[bytes]]] = []
         inside = len(self._scope) + len(self._scope_back)
-        at = 0
-        for metric, group in groupby(templates, _METRIC):
+        for metric, group in groupby(series, _METRIC):
+            times = _TIME_BYTES if metric.instrument.kind == "gauge" else 2 * _TIME_BYTES
             heads: list[bytes] = []
             data = len(metric.tail)
-            for template in group:
-                size = len(template.attribute_bytes) + value_sizes[at]
+            for state in group:
+                size = len(state.template.attribute_bytes) + value_size + times
                 head = _POINTS + varint(size)
                 data += len(head) + size
                 heads.append(head)
-                at += 1
             front = metric.front + varint(data)
             front = _METRICS + varint(len(front) + data) + front
             inside += len(front) + data
             metrics.append((front, metric.tail, heads))
-        resource = templates[0].resource
+        resource = series[0].template.resource
         scope = _SCOPES + varint(inside)
         length = len(resource.front) + len(scope) + inside + len(self._resource_back)
         pending = _RESOURCES + varint(length) + resource.front + scope + self._scope
@@ -315,24 +285,6 @@ class Wire:
         before.append(pending + self._back)
         return before
 
-    def requests(self, blocks: Iterable[T], size_of: Callable[[T], int]) -> list[list[T]]:
-        """Group blocks into requests, at least one in each.
-
-        Args:
-            blocks: the blocks, in order.
-            size_of: returns the size of a block in bytes.
-        """
-        requests: list[list[T]] = []
-        filled = 0
-        for block in blocks:
-            size = size_of(block)
-            if not requests or filled + size > self._max_bytes:
-                requests.append([])
-                filled = 0
-            requests[-1].append(block)
-            filled += size
-        return requests
-
 
 @lru_cache(maxsize=1 << 12)
 def varint(number: int) -> bytes:
@@ -343,11 +295,3 @@ def varint(number: int) -> bytes:
         number >>= 7
     found.append(number)
     return bytes(found)
-
-
-def value_bytes(series: Sequence[SeriesState]) -> list[int]:
-    """Return how many bytes of each point precede its attributes."""
-    return [
-        _GAUGE_BYTES if state.template.metric.instrument.kind == "gauge" else _SUM_BYTES
-        for state in series
-    ]

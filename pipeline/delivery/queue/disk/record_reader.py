@@ -7,7 +7,7 @@ from typing import Final
 from pipeline.delivery.queue.disk.segment_reader import FoundRecord, SegmentFile, find_record
 from pipeline.delivery.queue.disk.segments import SegmentList
 from pipeline.delivery.queue.disk.shared_state import DiskShared, ReadPosition
-from pipeline.delivery.queue.error_reasons import is_resource_shortage, reason_of, text_of
+from pipeline.delivery.queue.error_reasons import SHORTAGE_ERRNOS, reason_of, text_of
 
 MISSING: Final = (FileNotFoundError, NotADirectoryError)
 """Errors of `SegmentReader.peek`: the file of the segment at its position is missing."""
@@ -107,7 +107,7 @@ class SegmentReader:
             file.lenient |= budget.is_exhausted
             found = find_record(file, self.position.offset, segment.size, span, room)
         except OSError as error:
-            if is_resource_shortage(error) or isinstance(error, MISSING):
+            if error.errno in SHORTAGE_ERRNOS or isinstance(error, MISSING):
                 raise
             if not budget.is_exhausted:
                 budget.record_failure()

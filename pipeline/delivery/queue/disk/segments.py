@@ -12,18 +12,11 @@ from typing import Final
 from pipeline.delivery.queue.disk.folder import segment_numbers
 from pipeline.delivery.queue.disk.record_format import RECORD_SIZE, SEGMENT_SIZE, VERSION
 from pipeline.delivery.queue.disk.segment_reader import SegmentFile
-from pipeline.delivery.queue.error_reasons import is_resource_shortage
+from pipeline.delivery.queue.error_reasons import SHORTAGE_ERRNOS
 
 _PIECE: Final = 256 << 10
 _NOT_A_SEGMENT: Final = frozenset(
-    {
-        errno.EACCES,
-        errno.EISDIR,
-        errno.ELOOP,
-        errno.ENODEV,
-        errno.ENXIO,
-        errno.EPERM,
-    }
+    (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENODEV, errno.ENXIO, errno.EPERM)
 )
 """Errors that show that a file is not a segment; other errors may be temporary."""
 
@@ -119,7 +112,7 @@ def scan_folder(folder: Path, oldest: int, *, lenient: bool = False) -> FolderSc
         except FileNotFoundError:
             continue  # another program has removed the file
         except OSError as error:
-            if is_resource_shortage(error) or not (lenient or error.errno in _NOT_A_SEGMENT):
+            if error.errno in SHORTAGE_ERRNOS or not (lenient or error.errno in _NOT_A_SEGMENT):
                 raise
             found.broken.append(path)
             if error.errno not in _NOT_A_SEGMENT:

@@ -19,7 +19,7 @@ from pipeline.delivery.queue.error_reasons import (
     CORRUPT,
     OVER_SIZE,
     REMOVED,
-    is_resource_shortage,
+    SHORTAGE_ERRNOS,
     reason_of,
     text_of,
 )
@@ -35,7 +35,6 @@ class Store:
 
     Args:
         shared: settings and state of the queue.
-        first: whether the counters still lack the counts of earlier processes.
 
     Attributes:
         folder: the locked folder.
@@ -47,7 +46,7 @@ class Store:
         OSError: it can't be opened.
     """
 
-    def __init__(self, shared: DiskShared, *, first: bool) -> None:
+    def __init__(self, shared: DiskShared) -> None:
         self._shared = shared
         self._flushes = shared.fsync_ns > 0
         self._counters, self._fault_log = shared.counters, shared.fault_log
@@ -65,7 +64,7 @@ class Store:
             self.folder.close()
             raise
         try:
-            self._load(first=first)
+            self._load()
         except OSError:
             self.close()
             raise
@@ -78,7 +77,7 @@ class Store:
             self._quarantine(path)
         return CursorFile(path)
 
-    def _load(self, *, first: bool) -> None:
+    def _load(self) -> None:
         saved = self._cursor.state
         if saved is not None and saved.kind not in ("", self._shared.kind):
             raise KindError(self._shared.path, saved.kind)
@@ -94,7 +93,7 @@ class Store:
         if note or self._cursor.broken:
             reason = "corrupt" if self._cursor.broken else "missing"
             self._fault_log.count_fault("cursor", reason, note)
-        if first:
+        if self._counters.previous is None:
             self._counters.add_previous(saved.acked, saved.rejected, saved.dropped)
         for path in found.disposable:
             with contextlib.suppress(OSError):
@@ -127,7 +126,7 @@ class Store:
             if found.error and not found.segments and not retry_budget.is_hopeless:
                 raise found.error  # the whole disk is away, not only a block of it unreadable
         except OSError as error:
-            if not is_resource_shortage(error):
+            if error.errno not in SHORTAGE_ERRNOS:
                 retry_budget.record_failure()
             self._fault_log.count_fault("read", reason_of(error))
             raise

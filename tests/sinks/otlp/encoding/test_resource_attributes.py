@@ -8,7 +8,7 @@ import pytest
 from pipeline.base.version import VERSION
 from pipeline.fields import FieldPlan
 from pipeline.model import Evidence, Holder, PartialRef, PodInfo
-from sinks.otlp.encoding import resource_attributes
+from sinks.otlp.encoding.attributes import container_attributes, node_attributes
 from sinks.otlp.encoding.encoder import Encoder
 from tests.sinks.otlp.encoding.support import Point, held, named, pods, points
 from tests.support.nodes import START, Node, at, claim, gpu, reading
@@ -21,7 +21,7 @@ APP = "app.kubernetes.io/"
 
 
 def container(holder: Holder, extra: Mapping[str, str] | None = None) -> dict[str, str | int]:
-    return dict(resource_attributes.of_subject(holder.subject, holder.pod, "node-1", extra or {}))
+    return dict(container_attributes(holder.subject, holder.pod, "node-1", extra or {}))
 
 
 def with_pod(**changes: object) -> Holder:
@@ -30,7 +30,7 @@ def with_pod(**changes: object) -> Holder:
 
 def test_attributes_of_the_resource_of_a_node() -> None:
     extra = {"service.name": "gpus", "k8s.cluster.name": "c", "deployment": "", "host.id": "h"}
-    assert dict(resource_attributes.of_node("node-1", extra)) == {
+    assert dict(node_attributes("node-1", extra)) == {
         "k8s.node.name": "node-1",
         "service.name": "gpus",
         "service.instance.id": "node-1",
@@ -38,7 +38,7 @@ def test_attributes_of_the_resource_of_a_node() -> None:
         "k8s.cluster.name": "c",
         "host.id": "h",
     }
-    assert "host.name" not in dict(resource_attributes.of_node("node-1", {}))
+    assert "host.name" not in dict(node_attributes("node-1", {}))
 
 
 def test_attributes_of_the_resource_of_a_container() -> None:
@@ -146,7 +146,7 @@ def test_injected_attributes_of_podgpus_pod_are_not_set_on_other_containers(name
     found = container(holder, injected)
     assert found.get(name) != "podgpu's"
     assert found["deployment.environment"] == "prod"
-    assert dict(resource_attributes.of_node("node-1", injected))[name] == "podgpu's"
+    assert dict(node_attributes("node-1", injected))[name] == "podgpu's"
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ async def test_secrets_are_not_in_repr(tmp_path: Path) -> None:
 async def test_an_error_names_the_environment_variable_of_the_file(tmp_path: Path) -> None:
     names = {"ca": "the file of CERTIFICATE", "cert": "the file of CERT", "key": "the file of KEY"}
     files = CertificateFiles(tmp_path)
-    credentials_ = Credentials(files.options(client=True), None, ManualClock(), names=names)  # type: ignore[arg-type]
+    credentials_ = Credentials(files.options(client=True), None, ManualClock(), names=names)
 
     async def message() -> str:
         with pytest.raises(CredentialsError) as caught:
