@@ -37,7 +37,7 @@ def blockbuster(request: pytest.FixtureRequest) -> Iterator[BlockBuster]:
     with blockbuster_ctx(scanned_modules=_OURS) as guard:
         for function in guard.functions.values():
             # The kernel serves these files from memory.
-            function.can_block_in("pipeline/host/process_metrics.py", {"_points"})
+            function.can_block_in("pipeline/host/process_metrics.py", {"process_points"})
             # This function runs in a separate thread with a separate event loop.
             function.can_block_in("pipeline/kube/credentials.py", {"_fill"})
         yield guard

@@ -19,13 +19,11 @@ class Channel(Generic[T]):
     the join), and `offer` if a slow consumer should lose items (towards sinks).
 
     Args:
-        capacity: maximum of waiting items.
+        capacity: maximum of waiting items, at least 1.
         on_drop: called with each item that `offer` drops, oldest first.
     """
 
     def __init__(self, capacity: int, on_drop: Callable[[T], None] | None = None) -> None:
-        if capacity < 1:
-            raise ValueError(f"a channel must hold at least one item, not {capacity}")
         self._items: deque[T] = deque()
         self._capacity = capacity
         self._on_drop = on_drop

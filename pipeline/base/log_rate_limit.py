@@ -28,6 +28,8 @@ EACH: Final = 10
 KINDS: Final = 50
 """Maximum of kinds of a place in a span, and of lines of a place beyond the first of each kind."""
 
+_OTHERS: Final = ""
+
 _VARYING: Final = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}|\d+")
 _KIND_CHARACTERS: Final = 500
 """Characters of a text that decide its kind."""
@@ -58,13 +60,12 @@ class _Span:
     Attributes:
         since: Unix time of the first line.
         lines: written lines beyond the first of each kind.
-        others: lines of further kinds, all omitted; None if there are none.
+        kinds: by key; further kinds, of which all lines are omitted, are one kind, `_OTHERS`.
     """
 
     since: float
     lines: int = 0
     kinds: dict[str, _Kind] = field(default_factory=dict)
-    others: _Kind | None = None
 
 
 class LogRateLimit:
@@ -86,8 +87,8 @@ class LogRateLimit:
         kind = span.kinds.get(key)
         if kind is None:
             if len(span.kinds) >= KINDS:
-                omitted = span.others.omitted if span.others is not None else 0
-                span.others = _Kind(_text_of(record), omitted=omitted + 1)
+                others = span.kinds.setdefault(_OTHERS, _Kind(record))
+                others.shown, others.omitted = _text_of(record), others.omitted + 1
                 return None
             span.kinds[key] = _Kind(_text_of(record), lines=1)
             return record
@@ -113,9 +114,7 @@ class LogRateLimit:
         ]
         for place in ended:
             span = self._spans.pop(place)
-            found += [_more(kind) for kind in span.kinds.values() if kind.omitted]
-            if span.others is not None:
-                found.append(_more(span.others, " and other lines of that place"))
+            found += [_more(key, kind) for key, kind in span.kinds.items() if kind.omitted]
         return found
 
 
@@ -225,7 +224,8 @@ def _text_of(record: logging.LogRecord, ending: str = "") -> logging.LogRecord:
     return copied
 
 
-def _more(kind: _Kind, what: str = "") -> logging.LogRecord:
+def _more(key: str, kind: _Kind) -> logging.LogRecord:
+    what = " and other lines of that place" if key == _OTHERS else ""
     copied = copy.copy(kind.shown)
     copied.msg = "%d more lines like the following%s were left out in the last minute: %s"
     copied.args = (kind.omitted, what, kind.shown.msg)

@@ -2,8 +2,7 @@
 
 import logging
 import sys
-from types import TracebackType
-from typing import Final, TypeAlias
+from typing import Any, Final
 
 import orjson
 
@@ -14,10 +13,6 @@ ROOT = "podgpu"
 
 LONGEST: Final = 8000
 """Maximum of characters of a message and of a traceback; of longer ones the middle is left out."""
-
-_Raised: TypeAlias = (
-    tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
-)
 
 
 class TextFormatter(logging.Formatter):
@@ -32,7 +27,7 @@ class TextFormatter(logging.Formatter):
         record.message = _shorten(record.message)
         return super().formatMessage(record)
 
-    def formatException(self, ei: _Raised) -> str:  # noqa: N802 - logging's name
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
         """Format a traceback, with limited length."""
         return _shorten(super().formatException(ei))
 
@@ -65,11 +60,8 @@ def set_up(level: str, format_: str) -> logging.Logger:
         format_: `text` or `json`.
     """
     podgpu, root_logger = logging.getLogger(ROOT), logging.getLogger()
-    handler = next(
-        (existing for existing in podgpu.handlers if isinstance(existing, BoundedHandler)), None
-    )
-    if handler is None:
-        handler = BoundedHandler(sys.stderr)
+    existing = (handler for handler in podgpu.handlers if isinstance(handler, BoundedHandler))
+    handler = next(existing, None) or BoundedHandler(sys.stderr)
     handler.stream = sys.stderr
     handler.setFormatter(
         JsonFormatter()

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from pipeline.model import Instant
@@ -170,6 +169,9 @@ class Telemetry:
     Args:
         now: returns the present time; without it the last increase of counters is unknown.
         families: in the order of the page; by default those that are declared here.
+
+    Attributes:
+        problems: the last problem of each component that had one.
     """
 
     def __init__(
@@ -180,16 +182,11 @@ class Telemetry:
         self._now = now
         self._families = {family.name: family for family in families}
         self._values: dict[str, dict[Labels, _Cell]] = {}
-        self._troubles: dict[tuple[str, str], LastProblem] = {}
-
-    @property
-    def problems(self) -> Troubles:
-        """The last problem of each component that had one: a view, which changes."""
-        return MappingProxyType(self._troubles)
+        self.problems: dict[tuple[str, str], LastProblem] = {}
 
     def set_problem(self, owner: tuple[str, str], trouble: LastProblem) -> None:
         """Set the last problem of a component."""
-        self._troubles[owner] = trouble
+        self.problems[owner] = trouble
 
     def add(self, family: str, amount: float, labels: Labels) -> None:
         """Increase a counter; an amount of 0 creates its series."""
@@ -210,7 +207,7 @@ class Telemetry:
 
     def forget(self, label: tuple[str, str]) -> None:
         """Remove all series with a label, because its component left the configuration."""
-        self._troubles.pop(label, None)
+        self.problems.pop(label, None)
         for cells in self._values.values():
             for labels in [labels for labels in cells if label in labels]:
                 del cells[labels]

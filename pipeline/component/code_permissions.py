@@ -16,8 +16,7 @@ from config.loader import read
 from config.message_text import shown
 from config.schema import Config
 from config.type_shapes import Maybe, Record, Scalar, record
-from config.yaml_composer import compose
-from config.yaml_nodes import ListNode, MapNode, Node, ScalarNode
+from config.yaml_composer import ListNode, MapNode, Node, ScalarNode, compose
 
 OPTION: Final = "--allow-configured-code"
 LIBRARY: Final = "--allow-library"
@@ -74,7 +73,7 @@ def plugins(config: Config, allowed: Allowed) -> list[Problem]:
     """Return a problem for each program that a kubeconfig names without permission. Blocking.
 
     A kubeconfig that is missing or unreadable has no problem here; the component that uses it
-    reports that. `pipeline.kube.credential_plugins` enforces the permission, because the file may
+    reports that. `pipeline.kube.credentials` enforces the permission, because the file may
     change after this check.
     """
     if allowed.everything:

@@ -6,6 +6,7 @@ A GPU can report thousands of one code a minute. The affected containers are kno
 from collections import deque
 from typing import Final, Generic, TypeVar
 
+from pipeline.base.bounded_dict import set_last
 from pipeline.model import NS
 
 T = TypeVar("T")
@@ -18,11 +19,16 @@ _REMEMBERED: Final = 1024
 _MAX_PENDING: Final = 1024
 
 
-class XidRateLimit:
-    """A rate limiter per device and code; it keeps the devices and codes used last."""
+class PendingXids(Generic[T]):
+    """A bounded queue of XID errors to report; the caller counts errors that are not accepted.
+
+    It outlives its source, so that a later run reports the pending errors of an earlier one.
+    """
 
     def __init__(self) -> None:
+        # By device and code: the time up to which the admitted errors have used up the rate.
         self._paid_ns: dict[tuple[str, int], int] = {}
+        self._pending: deque[T] = deque()
 
     def admits(self, device: str, code: int, at_ns: int) -> bool:
         """Count an error; return whether to report it.
@@ -33,31 +39,16 @@ class XidRateLimit:
             at_ns: when it happened, on the monotonic clock.
         """
         key = device, code
-        # The time up to which the admitted errors have used up the rate.
-        paid_ns = max(self._paid_ns.pop(key, at_ns), at_ns)
+        paid_ns = max(self._paid_ns.get(key, at_ns), at_ns)
         admitted = paid_ns - at_ns <= (ERRORS_PER_SECOND - 1) * _STEP_NS
-        # Reinserted at the end of the dict, so that the first key is the one unused for longest.
-        self._paid_ns[key] = paid_ns + _STEP_NS * admitted
-        if len(self._paid_ns) > _REMEMBERED:
-            del self._paid_ns[next(iter(self._paid_ns))]
+        set_last(self._paid_ns, key, paid_ns + _STEP_NS * admitted, _REMEMBERED)
         return admitted
-
-
-class PendingXids(Generic[T]):
-    """A bounded queue of XID errors to report; the caller counts errors that are not accepted.
-
-    It outlives its source, so that a later run reports the pending errors of an earlier one.
-    """
-
-    def __init__(self) -> None:
-        self._rates = XidRateLimit()
-        self._pending: deque[T] = deque()
 
     def add(self, error: T, device: str, code: int, at_ns: int) -> bool:
         """Add an error, unless too many have its device and code, or are pending.
 
         Args:
-            error: the error; other arguments as of `XidRateLimit.admits`.
+            error: the error; other arguments as of `admits`.
             device: its device.
             code: its number.
             at_ns: when it happened.
@@ -65,7 +56,7 @@ class PendingXids(Generic[T]):
         Returns:
             Whether it was added.
         """
-        if not self._rates.admits(device, code, at_ns) or len(self._pending) >= _MAX_PENDING:
+        if not self.admits(device, code, at_ns) or len(self._pending) >= _MAX_PENDING:
             return False
         self._pending.append(error)
         return True

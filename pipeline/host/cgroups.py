@@ -43,11 +43,9 @@ def container_of(text: str) -> PartialRef | None:
         Pod UID and container id, as far as they are there; `NO_CONTAINER` for a process that is not
         in a pod; None if the text contains no cgroup.
     """
-    found: list[PartialRef] = [_owner(path) for path in _paths(text)]
-    if not found:
-        return None
     # Most hybrid machines have the same path on each line; some have it on those of version 1 only.
-    return max(found, key=lambda ref: (bool(ref.uid), bool(ref.container_id)))
+    found = map(_owner, _paths(text))
+    return max(found, key=lambda ref: (bool(ref.uid), bool(ref.container_id)), default=None)
 
 
 def is_root(text: str) -> bool:

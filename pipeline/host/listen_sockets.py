@@ -3,15 +3,11 @@
 import asyncio
 import errno
 import socket
-from ipaddress import AddressValueError, IPv6Address
-from typing import Final
 
 from config.value_types import ListenAddress
 
 BACKLOG = 1024
 """Maximum of connections that the kernel queues until they are accepted."""
-
-_ANY: Final = IPv6Address("::")
 
 
 async def bind(address: ListenAddress) -> socket.socket:
@@ -24,21 +20,13 @@ async def bind(address: ListenAddress) -> socket.socket:
         OSError: the address can't be listened on; `reason` explains it.
         UnicodeError: the host name is invalid.
     """
-    if not address.host or _is_any(address.host):
+    if address.host in ("", "::"):
         return _bind_all(address.port)
     found = await asyncio.get_running_loop().getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     family, _, _, _, where = min(found, key=lambda info: info[0] != socket.AF_INET)
     return socket.create_server(where[:2], family=family, backlog=BACKLOG)
-
-
-def _is_any(host: str) -> bool:
-    """Return whether a host is the unspecified IPv6 address, in any notation."""
-    try:
-        return IPv6Address(host) == _ANY
-    except AddressValueError:
-        return False
 
 
 def _bind_all(port: int) -> socket.socket:

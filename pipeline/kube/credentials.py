@@ -2,21 +2,25 @@
 
 import asyncio
 import os
+import signal
 import stat
+import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pipeline.base.errors import CodeRefusedError, TransientError
 from pipeline.component.code_permissions import FIX
 from pipeline.kube.client_library import kubeconfig_reader
-from pipeline.kube.credential_plugins import PluginLoop
 from pipeline.kube.kubeconfig_errors import describe_error, program
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PLUGIN_SECONDS = 30.0
+_KILL_TIMEOUT: Final = 2.0
+"""Seconds in which the kernel ends a process; one that waits for a disk takes longer."""
+
 _NONE = "no credentials in this kubeconfig"
 
 
@@ -125,6 +129,62 @@ class ServiceAccount:
         raise ValueError(f"{name} is empty")
 
 
+class PluginLoop(asyncio.SelectorEventLoop):
+    """An event loop that can kill all processes started in it, with their child processes.
+
+    It runs each process in its own session and without standard input, so it cannot prompt.
+
+    Args:
+        allowed: whether processes may be started at all.
+
+    Attributes:
+        commands: the programs that were started, in order.
+        refused: the programs that were not allowed, in order.
+    """
+
+    def __init__(self, *, allowed: bool) -> None:
+        super().__init__()
+        self.commands: list[str] = []
+        self.refused: list[str] = []
+        self._allowed = allowed
+        self._started: list[asyncio.SubprocessTransport] = []
+
+    async def subprocess_exec(
+        self, protocol_factory: Any, program: Any, *args: Any, **options: Any
+    ) -> tuple[Any, Any]:
+        """Start a process, as `asyncio.create_subprocess_exec` does.
+
+        Raises:
+            PermissionError: no process may be started.
+        """
+        if not self._allowed:
+            self.refused.append(os.fsdecode(program))
+            raise PermissionError(f"{os.fsdecode(program)} may not be started")
+        options |= {"stdin": subprocess.DEVNULL, "start_new_session": True}
+        self.commands.append(os.fsdecode(program))
+        transport, protocol = await super().subprocess_exec(
+            protocol_factory, program, *args, **options
+        )
+        self._started.append(transport)
+        return transport, protocol
+
+    async def kill(self) -> None:
+        """Kill all started processes that still run, and wait for their end.
+
+        A child process that started its own session is not killed.
+        """
+        for transport in self._started:
+            with suppress(OSError):
+                _kill(transport)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_KILL_TIMEOUT):
+                # asyncio has no public event for the end of a transport.
+                while any(each.get_returncode() is None for each in self._started):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+        for transport in self._started:
+            transport.close()
+
+
 class KubeconfigFile:
     """Credentials from a kubeconfig: certificates, a token or its file, or a credential plugin.
 
@@ -157,17 +217,20 @@ class KubeconfigFile:
         # Kept for the next time only if everything succeeds.
         loader, self._loader = self._loader, None
         access = Access()
+        # Use a separate event loop, in which reading files may block.
+        loop = PluginLoop(allowed=self._plugins)
         try:
-            stamp = self._checked_stamp()
-            if reload or stamp != self._stamp:
-                loader = None
-            # Use a separate event loop, in which reading files may block.
-            with asyncio.Runner(loop_factory=partial(PluginLoop, allowed=self._plugins)) as runner:
-                loader = runner.run(self._fill(access, loader))
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                stamp = self._checked_stamp()
+                if reload or stamp != self._stamp:
+                    loader = None
+                loader = runner.run(self._fill(access, loader, loop))
         except TransientError:
             raise
         except Exception as error:  # noqa: BLE001 - the library raises many types for a bad file
-            raise self._problem(f"{_NONE}: {describe_error(error, self._path)}") from None
+            self._check_refused(loop)
+            text = describe_error(error, self._path, loop.commands)
+            raise self._problem(f"{_NONE}: {text}") from None
         access.note_files()
         self._loader, self._stamp = loader, stamp
         return access
@@ -182,10 +245,8 @@ class KubeconfigFile:
             raise self._problem("is not a regular file; give the path of one")
         return _stamp(self._path)
 
-    async def _fill(self, access: Access, loader: Any) -> Any:
+    async def _fill(self, access: Access, loader: Any, loop: PluginLoop) -> Any:
         """Read the credentials with a loader, if there is one; return the loader."""
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, PluginLoop)  # noqa: S101 - see above
         limit = asyncio.timeout(_PLUGIN_SECONDS)
         try:
             async with limit:
@@ -202,18 +263,11 @@ class KubeconfigFile:
                 raise
             await loop.kill()
             late = f"did not respond within {_PLUGIN_SECONDS:g} s"
-            if not loop.commands:
-                raise self._problem(
-                    f"{_NONE}: the server that renews tokens {late}; check that it is reachable"
-                ) from None
-            raise self._problem(
-                f"the credential plugin {program(loop.commands[-1])} {late} and was killed; check "
-                "that it runs without user input"
-            ) from None
-        except Exception as error:  # noqa: BLE001 - only here the started commands are known
-            self._check_refused(loop)
-            text = describe_error(error, self._path, loop.commands)
-            raise self._problem(f"{_NONE}: {text}") from None
+            text = f"{_NONE}: the server that renews tokens {late}; check that it is reachable"
+            if loop.commands:
+                plugin = f"the credential plugin {program(loop.commands[-1])}"
+                text = f"{plugin} {late} and was killed; check that it runs without user input"
+            raise self._problem(text) from None
         # Without the plugin, the library continues and uses a token if there is one.
         self._check_refused(loop)
         if loop.commands and not (access.authorization or access.cert_file):
@@ -238,3 +292,14 @@ Credentials: TypeAlias = ServiceAccount | KubeconfigFile
 def _stamp(path: Path) -> tuple[int, int, int]:
     status = path.stat()
     return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _kill(transport: asyncio.SubprocessTransport) -> None:
+    leader = transport.get_pid()
+    if transport.get_returncode() is not None:
+        # The leader has ended, but its group may have processes. While it has, the kernel does not
+        # reuse the PID. So if the PID exists, the group is empty, and the PID is another process'.
+        with suppress(ProcessLookupError):
+            os.kill(leader, 0)
+            return
+    os.killpg(leader, signal.SIGKILL)

@@ -80,7 +80,8 @@ def changes(old: Config, new: Config, *, replanned: bool = False) -> Changes:
     renamed = old.node != new.node
 
     def differs(component: Component, before: Component | None) -> bool:
-        uses_plan = KINDS[component.role, component.kind].uses_plan
+        entry = KINDS.get((component.role, component.kind))
+        uses_plan = entry is not None and entry.uses_plan
         return renamed or component != before or (replanned and uses_plan)
 
     sinks = [name for name, sink in new.sinks.items() if differs(sink, old.sinks.get(name))]

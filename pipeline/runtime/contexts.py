@@ -1,20 +1,25 @@
-"""Implementations of `SourceContext` and `SinkContext`."""
+"""What all components of one podgpu share, and what the runtime provides to each of them."""
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from config.schema import Component
 from config.value_types import ListenAddress
 from pipeline.base.channels import Channel, ChannelClosedError
 from pipeline.base.clock import Clock
-from pipeline.base.telemetry import FamilyPoints, Meter
-from pipeline.component.accepted_annotations import AcceptedAnnotations
+from pipeline.base.hint_board import HintBoard
+from pipeline.base.logs import ROOT
+from pipeline.base.telemetry import FamilyPoints, Meter, Telemetry
 from pipeline.component.contracts import HttpMounts, KubeApi
 from pipeline.fields import FieldPlan
-from pipeline.model import Envelope, Event, Hint, Snapshot
+from pipeline.model import Envelope, Event, Snapshot
 from pipeline.runtime.loop_lag import LoopDelay
+from pipeline.runtime.publisher import Publisher
 
 
 class Inlet:
@@ -49,35 +54,102 @@ class Inlet:
 
 
 @dataclass(slots=True)
-class RunningSource:
-    """Implements `SourceContext`.
+class Shared:
+    """Created by the runtime; used to run components.
 
     Attributes:
-        hints: iterates over the join's hints.
-        is_running: whether a source with this name runs.
+        group: contains all tasks of podgpu.
         kube: opens a shared session with an API server.
+        http: opens a shared HTTP listener.
+        collect: returns the current values of podgpu's own metrics.
+        node: the node's name according to the current configuration.
+        restart_states: what components keep across restarts and reloads, by role, name and kind.
+    """
+
+    clock: Clock
+    plan: FieldPlan
+    telemetry: Telemetry
+    inlet: Inlet
+    hints: HintBoard
+    publisher: Publisher
+    group: asyncio.TaskGroup
+    log: logging.Logger
+    kube: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
+    http: Callable[[ListenAddress], AbstractAsyncContextManager[HttpMounts]]
+    collect: Callable[[], list[FamilyPoints]]
+    node: str
+    restart_states: dict[tuple[str, str, str], dict[str, object]] = field(default_factory=dict)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Start a task; its name is used in messages.
+
+        Raises:
+            CancelledError: the group ends, because one of its tasks has failed.
+        """
+        try:
+            task = self.group.create_task(work, name=name)
+        except RuntimeError:
+            # The group accepts no more tasks; the caller is cancelled soon.
+            work.close()
+            raise asyncio.CancelledError from None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def cancel(self) -> None:
+        """Cancel every task that still runs."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def wait(
+        self, tasks: Iterable[asyncio.Task[None]], seconds: float
+    ) -> list[asyncio.Task[None]]:
+        """Wait for tasks to end; log and return those that do not end in time."""
+        waiting = list(tasks)
+        if not waiting:
+            return []
+        _, late = await asyncio.wait(waiting, timeout=max(seconds, 0))
+        for task in late:
+            self.log.warning("%s did not stop within %.1f s", task.get_name(), seconds)
+        return list(late)
+
+
+class RunningComponent:
+    """Implements `SourceContext` and `SinkContext`.
+
+    Attributes:
+        is_running: whether a source with this name runs.
         has_emitted: the source has emitted or relayed an event.
     """
 
-    name: str
-    kind: str
-    node: str
-    clock: Clock
-    plan: FieldPlan
-    log: logging.Logger
-    meter: Meter
-    restart_state: dict[str, object]
-    inlet: Inlet
-    hints: Callable[[], AsyncIterator[Hint]]
-    is_running: Callable[[str], bool]
-    kube: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
-    accepted: AcceptedAnnotations
-    has_emitted: bool = False
+    def __init__(
+        self,
+        shared: Shared,
+        component: Component,
+        node: str,
+        is_running: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        role, name, kind = component.role, component.name, component.kind
+        self.name, self.kind, self.node = name, kind, node
+        self.clock, self.plan = shared.clock, shared.plan
+        self.log = logging.getLogger(f"{ROOT}.{role}s.{name}")
+        self.meter = Meter(shared.telemetry, role, name)
+        self.restart_state = shared.restart_states.setdefault((role, name, kind), {})
+        self.kube, self.http, self.telemetry = shared.kube, shared.http, shared.collect
+        self.hints, self.accepted = shared.hints.subscribe, shared.publisher.accepted
+        self.is_running = is_running
+        self.has_emitted = False
+        self._shared = shared
+
+    def latest(self) -> Snapshot | None:
+        """Return the newest snapshot."""
+        return self._shared.publisher.latest
 
     async def emit(self, event: Event) -> None:
         """Send an event to the join under this source's name."""
         self.has_emitted = True
-        await self.inlet.put(self.name, self.kind, event)
+        await self._shared.inlet.put(self.name, self.kind, event)
 
     async def relay(self, envelope: Envelope) -> None:
         """Send another source's event to the join; if its name is in use here, add a suffix."""
@@ -85,28 +157,4 @@ class RunningSource:
         name = envelope.source
         if self.is_running(name):
             name = f"{name}@{self.name}"
-        await self.inlet.relay(replace(envelope, source=name, relayed_by=self.name))
-
-
-@dataclass(slots=True)
-class RunningSink:
-    """Implements `SinkContext`.
-
-    Attributes:
-        latest: returns the newest snapshot.
-        telemetry: returns the current values of podgpu's own metrics.
-        http: opens a shared HTTP listener.
-        kube: opens a shared session with an API server.
-    """
-
-    name: str
-    node: str
-    clock: Clock
-    plan: FieldPlan
-    log: logging.Logger
-    meter: Meter
-    latest: Callable[[], Snapshot | None]
-    telemetry: Callable[[], list[FamilyPoints]]
-    http: Callable[[ListenAddress], AbstractAsyncContextManager[HttpMounts]]
-    kube: Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
-    restart_state: dict[str, object] = field(default_factory=dict)
+        await self._shared.inlet.relay(replace(envelope, source=name, relayed_by=self.name))

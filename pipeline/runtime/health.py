@@ -8,7 +8,7 @@ from pipeline.base.channels import Channel
 from pipeline.base.clock import Clock
 from pipeline.base.telemetry import FamilyPoints, Point, Telemetry
 from pipeline.base.version import VERSION
-from pipeline.host.process_metrics import ProcessFigures
+from pipeline.host.process_metrics import process_points
 from pipeline.model import Envelope, Snapshot, SourceState
 from pipeline.runtime.publisher import Publisher
 
@@ -30,7 +30,6 @@ class Status:
         self._telemetry = telemetry
         self._clock = clock
         self._started = clock.now()
-        self._process = ProcessFigures(clock)
 
     def healthy(self) -> tuple[bool, str]:
         """Return whether the event loop and the join work, with a line of text."""
@@ -66,7 +65,7 @@ class Status:
             "podgpu_inbox_depth": [Point((), len(self._inbox))],
             "podgpu_gpus": _gpu_points(latest),
             **self._source_points(self._publisher.join.sources()),
-            **self._process.points(),
+            **process_points(self._started),
         }
         if latest is not None and latest.topology is not None:
             contradictions = len(latest.topology.contradictions)
@@ -105,12 +104,8 @@ def _gpu_points(snapshot: Snapshot | None) -> list[Point]:
         return []
     layout = snapshot.layout
     expected = sum(1 for known in layout.attributions.values() if known.device.mig is None)
-    up: list[float] = []
-    for series, reading in zip(layout.series, snapshot.readings, strict=True):
-        if series.field == "gpu_up":
-            up.append(reading.value)
-        elif up:  # Series are sorted by field, so that no more of them follow.
-            break
+    pairs = zip(layout.series, snapshot.readings, strict=True)
+    up = [reading.value for series, reading in pairs if series.field == "gpu_up"]
     points = [Point((("state", "expected"),), expected)]
     if up or not expected:
         points.insert(0, Point((("state", "present"),), sum(value == 1 for value in up)))

@@ -3,7 +3,7 @@
 import logging
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,6 @@ from config.schema import Http
 from config.value_types import ListenAddress
 from pipeline.base.errors import ComponentError
 from pipeline.base.logs import ROOT
-from pipeline.component.contracts import HttpMounts
 from pipeline.http.listener_registry import Listeners
 
 if TYPE_CHECKING:
@@ -24,12 +23,12 @@ class HttpService:
     """Opens HTTP listeners and applies changes of the section `http`. Owned by the runtime.
 
     Args:
-        listeners: the listeners and what they share.
+        listeners: the listeners and what they share; also an attribute.
         web_setting: name of the setting for the web configuration file, for messages.
     """
 
     def __init__(self, listeners: Listeners, web_setting: str = "http.web_config") -> None:
-        self._listeners = listeners
+        self.listeners = listeners
         self._web_setting = web_setting
         self._http = Http()
         self._lease = AsyncExitStack()
@@ -43,14 +42,6 @@ class HttpService:
         async with self.changed(http):
             pass
 
-    def listen(self, address: ListenAddress) -> AbstractAsyncContextManager[HttpMounts]:
-        """Return a shared listener at an address, which is opened on first use.
-
-        Raises:
-            PermanentError: on entry, podgpu cannot listen on the address.
-        """
-        return self._listeners.listen(address)
-
     @asynccontextmanager
     async def changed(self, http: Http) -> AsyncIterator[None]:
         """Apply a changed section `http`; paths that are unmounted meanwhile stay served.
@@ -60,54 +51,50 @@ class HttpService:
         Raises:
             PermanentError: the section cannot work.
         """
-        before, known = self._http, self._listeners.access
-        with self._listeners.keep_served():
+        before, known = self._http, self.listeners.access
+        with self.listeners.keep_served():
             access = known
             if http.web_config != before.web_config:
                 access = await _opened(http.web_config, self._web_setting)
             try:
                 self._admit(access, http)
                 if http.listen != before.listen:
-                    # The old and the new address may overlap: `:9400` and `[::1]:9400`.
-                    await self._lease.aclose()
-                    await self._acquire_listener(http.listen)
+                    await self._listen(http.listen)
                 yield
             except BaseException:
                 self._admit(known, before)
                 if access is not None and access is not known:
                     access.close()
                 if http.listen != before.listen:
-                    await self._restore(before.listen)
+                    try:
+                        await self._listen(before.listen)
+                    except ComponentError as error:
+                        _LOG.error("http.listen: %s", error)
                 raise
             self._http = http
             if known is not None and known is not access:
                 known.close()
 
     def _admit(self, access: "Access | None", http: Http) -> None:
-        listeners = self._listeners
+        listeners = self.listeners
         listeners.access = access
         listeners.hosts.allow((socket.gethostname(), listeners.node), http.allowed_hosts)
 
-    async def _acquire_listener(self, address: ListenAddress | None) -> None:
-        if address is not None:
-            await self._lease.enter_async_context(self.listen(address))
-
-    async def _restore(self, address: ListenAddress | None) -> None:
+    async def _listen(self, address: ListenAddress | None) -> None:
+        # The old and the new address may overlap: `:9400` and `[::1]:9400`.
         await self._lease.aclose()
-        try:
-            await self._acquire_listener(address)
-        except ComponentError as error:
-            _LOG.error("http.listen: %s", error)
+        if address is not None:
+            await self._lease.enter_async_context(self.listeners.listen(address))
 
     def rename(self, node: str) -> None:
         """Change the node's name on the page at `/`."""
-        self._listeners.node = node
-        self._admit(self._listeners.access, self._http)
+        self.listeners.node = node
+        self._admit(self.listeners.access, self._http)
 
     async def leave(self) -> None:
         """Release all resources, in bounded time."""
         await self._lease.aclose()
-        access, self._listeners.access = self._listeners.access, None
+        access, self.listeners.access = self.listeners.access, None
         if access is not None:
             access.close()
         self._http = Http()

@@ -10,17 +10,16 @@ class Lifecycle:
     """Delays changes until podgpu has started, and cancels them when it stops.
 
     All methods must be called in the event loop.
+
+    Attributes:
+        started: set once podgpu has started.
     """
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
-        self._started = asyncio.Event()
+        self.started = asyncio.Event()
         self._stopping = False
         self._changes: set[asyncio.Task[Any]] = set()
-
-    def started(self) -> None:
-        """Allow changes, now that podgpu has started."""
-        self._started.set()
 
     @asynccontextmanager
     async def change(self) -> AsyncIterator[None]:
@@ -36,7 +35,7 @@ class Lifecycle:
             raise asyncio.CancelledError
         self._changes.add(task)
         try:
-            await self._started.wait()
+            await self.started.wait()
             async with self._lock:
                 yield
         finally:

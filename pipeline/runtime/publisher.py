@@ -63,7 +63,6 @@ class Publisher:
         self._log = log
         self._unresolved: dict[str, SourceState] = {}
         self._logged: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
-        self._logged_xid_devices = 0
 
     async def run(self) -> None:
         """Process events until the inbox is closed and empty."""
@@ -189,15 +188,14 @@ class Publisher:
 
     def _log_unknown_devices(self, source: str) -> None:
         """Log XID errors of unknown devices, each device once."""
-        found = self.join.unknown_xid_devices
-        for device_id in list(found)[self._logged_xid_devices :]:
+        devices = ((device_id,) for device_id in self.join.unknown_xid_devices)
+        for (device_id,) in self._unlogged("xids", devices):
             self._log.warning(
                 "source %s reports an XID error on %r, which matches no device of this node; "
                 "such errors are not attributed to containers",
                 source,
                 device_id,
             )
-        self._logged_xid_devices = len(found)
 
     def _log_contradictions(self, snapshot: Snapshot) -> None:
         """Log pairs of GPUs with contradictory topology levels, each pair once."""

@@ -34,12 +34,11 @@ from pipeline.host.memory_footprint import settle
 from pipeline.http.listener_registry import Listeners
 from pipeline.model import ClockTicked, Envelope
 from pipeline.runtime.config_reload import ReloadAttempts, changes
-from pipeline.runtime.contexts import Inlet
+from pipeline.runtime.contexts import Inlet, Shared
 from pipeline.runtime.health import Status
 from pipeline.runtime.http_service import HttpService
 from pipeline.runtime.lifecycle import Lifecycle, unless
 from pipeline.runtime.publisher import Publisher, Tap
-from pipeline.runtime.shared_resources import Shared
 from pipeline.runtime.sink_set import SinkSet
 from pipeline.runtime.source_set import SourceSet
 from pipeline.status_page.daemon_state import StatusInput
@@ -88,9 +87,20 @@ class Runtime:
         self.config = config
         self._allowed = allowed
         self._inbox: Channel[Envelope] = Channel(_INBOX)
-        hints, telemetry = HintBoard(), Telemetry(clock.now, OWN_FAMILIES)
+        hints, telemetry, node = HintBoard(), Telemetry(clock.now, OWN_FAMILIES), node_name(config)
         self._publisher = Publisher(self._inbox, hints, log)
         self._publisher.taps.extend(taps)
+        self._status = Status(self._publisher, self._inbox, telemetry, clock)
+        self._topology = TopologyPages(lambda: self._publisher.latest)
+        self._status_page = StatusPages(clock.now, self._known)
+        listeners = Listeners(
+            node,
+            self._status.healthy,
+            self._status.ready,
+            {**self._status_page.pages, **self._topology.pages},
+            self._status_page.front,
+        )
+        self._serving = HttpService(listeners)
         self._shared = Shared(
             clock=clock,
             plan=default_plan(config.counters),
@@ -101,23 +111,13 @@ class Runtime:
             group=asyncio.TaskGroup(),
             log=log,
             kube=self._connect,
-            node=node_name(config),
-        )
-        self._status = Status(self._publisher, self._inbox, telemetry, clock)
-        self._topology = TopologyPages(lambda: self._publisher.latest)
-        self._status_page = StatusPages(clock.now, self._known)
-        self._serving = HttpService(
-            Listeners(
-                self._shared.node,
-                self._status.healthy,
-                self._status.ready,
-                {**self._status_page.pages, **self._topology.pages},
-                self._status_page.front,
-            )
+            http=listeners.listen,
+            collect=self._status.collect,
+            node=node,
         )
         self._sessions: Sessions | None = None
         self._sources = SourceSet(self._shared)
-        self._sinks = SinkSet(self._shared, self._status.collect, self._serving.listen)
+        self._sinks = SinkSet(self._shared)
         # Only set while podgpu runs, because its queries are tasks of podgpu.
         self._last_day: LastDayCache | None = None
         self.attempts = ReloadAttempts(telemetry)
@@ -132,7 +132,7 @@ class Runtime:
 
     def telemetry(self) -> list[FamilyPoints]:
         """Return the current values of podgpu's own metrics."""
-        return self._status.collect()
+        return self._shared.collect()
 
     def _known(self) -> StatusInput:
         shared, publisher = self._shared, self._publisher
@@ -179,7 +179,7 @@ class Runtime:
                 if await unless(stop, self._start_sources(), seconds=_CANCEL):
                     self._keep(self._keeper)
                     settle()
-                    self._lifecycle.started()
+                    self._lifecycle.started.set()
                     await stop.wait()
                 await self._stop(joining, ticking)
             finally:

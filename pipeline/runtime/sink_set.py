@@ -2,22 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from config.schema import Component, Config
-from config.value_types import ListenAddress
 from pipeline.base.channels import Channel
 from pipeline.base.errors import ComponentError, PermanentError
 from pipeline.base.logs import ROOT
-from pipeline.base.telemetry import FamilyPoints, Meter
-from pipeline.component.contracts import Delivery, HttpMounts, UsageHistory
+from pipeline.component.contracts import Delivery, UsageHistory
 from pipeline.component.registry import KINDS, build_sink
 from pipeline.delivery.options import sends
 from pipeline.model import Snapshot, TotalsRestored
-from pipeline.runtime.contexts import RunningSink
-from pipeline.runtime.shared_resources import Shared
+from pipeline.runtime.contexts import RunningComponent, Shared
 from pipeline.runtime.supervision import SinkRunner
 
 _QUEUE = 64
@@ -36,25 +32,11 @@ class _Running:
 
 
 class SinkSet:
-    """Runs sinks by name.
+    """Runs sinks by name."""
 
-    Args:
-        shared: what all components share.
-        collect: returns podgpu's own metrics.
-        listen: opens a shared HTTP listener.
-    """
-
-    def __init__(
-        self,
-        shared: Shared,
-        collect: Callable[[], list[FamilyPoints]],
-        listen: Callable[[ListenAddress], AbstractAsyncContextManager[HttpMounts]],
-    ) -> None:
+    def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._collect = collect
-        self._listen = listen
         self._running: dict[str, _Running] = {}
-        self._restart_states: dict[tuple[str, str], dict[str, object]] = {}
 
     async def enter(self, config: Config, node: str) -> None:
         """Acquire the resources of all sinks, before any of them runs.
@@ -146,29 +128,17 @@ class SinkSet:
         self._start(sink)
 
     def _forget(self, names: tuple[str, ...], config: Config) -> None:
+        states = self._shared.restart_states
         for name in names:
-            if name not in config.sinks:
-                self._shared.telemetry.forget(("sink", name))
             sink = config.sinks.get(name)
-            for key in [key for key in self._restart_states if key[0] == name]:
-                if sink is None or sink.kind != key[1]:
-                    del self._restart_states[key]
+            if sink is None:
+                self._shared.telemetry.forget(("sink", name))
+            for key in [key for key in states if key[:2] == ("sink", name)]:
+                if sink is None or sink.kind != key[2]:
+                    del states[key]
 
     def _make(self, component: Component, node: str) -> _Running:
-        shared, name = self._shared, component.name
-        context = RunningSink(
-            name=name,
-            node=node,
-            clock=shared.clock,
-            plan=shared.plan,
-            log=logging.getLogger(f"{ROOT}.sinks.{name}"),
-            meter=Meter(shared.telemetry, "sink", name),
-            latest=lambda: shared.publisher.latest,
-            telemetry=self._collect,
-            http=self._listen,
-            kube=shared.kube,
-            restart_state=self._restart_states.setdefault((name, component.kind), {}),
-        )
+        context = RunningComponent(self._shared, component, node)
         sink = build_sink(component.kind, component.options, context)
         return _Running(component, SinkRunner(sink, context, self._outlet(component)))
 

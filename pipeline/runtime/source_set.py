@@ -1,17 +1,13 @@
 """The set of running sources: starts, reloads and stops them."""
 
 import asyncio
-import logging
 from dataclasses import dataclass
 
 from config.schema import Component, Config
-from pipeline.base.logs import ROOT
-from pipeline.base.telemetry import Meter
 from pipeline.component.registry import build_source, source_added
 from pipeline.model import SourceRemoved
 from pipeline.runtime.config_reload import Changes
-from pipeline.runtime.contexts import RunningSource
-from pipeline.runtime.shared_resources import Shared
+from pipeline.runtime.contexts import RunningComponent, Shared
 from pipeline.runtime.supervision import supervise_source
 
 _STOP = 2.0
@@ -37,7 +33,6 @@ class SourceSet:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._running: dict[str, _Running] = {}
-        self._restart_states: dict[tuple[str, str], dict[str, object]] = {}
         self._leaving: dict[str, _Running] = {}
 
     async def start(self, component: Component, order: int, *, fatal: bool = False) -> None:
@@ -50,21 +45,8 @@ class SourceSet:
         """
         shared, name = self._shared, component.name
         await self._cancel_removal(component)
-        context = RunningSource(
-            name=name,
-            kind=component.kind,
-            node=shared.node,
-            clock=shared.clock,
-            plan=shared.plan,
-            log=logging.getLogger(f"{ROOT}.sources.{name}"),
-            meter=Meter(shared.telemetry, "source", name),
-            restart_state=self._restart_states.setdefault((name, component.kind), {}),
-            inlet=shared.inlet,
-            hints=shared.hints.subscribe,
-            is_running=self._running.__contains__,
-            kube=shared.kube,
-            accepted=shared.publisher.accepted,
-        )
+        is_running = self._running.__contains__
+        context = RunningComponent(shared, component, shared.node, is_running)
         source = build_source(component.kind, component.options)
         await self._announce(component, order)
         task = shared.spawn(supervise_source(source, context, fatal=fatal), f"source {name}")
@@ -126,7 +108,7 @@ class SourceSet:
 
     async def _remove(self, component: Component) -> None:
         await self._shared.inlet.put(component.name, component.kind, SourceRemoved())
-        self._restart_states.pop((component.name, component.kind), None)
+        self._shared.restart_states.pop(("source", component.name, component.kind), None)
         if component.name not in self._running:
             self._shared.telemetry.forget(("source", component.name))
 

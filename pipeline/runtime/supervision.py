@@ -9,16 +9,16 @@ import logging
 from pipeline.base.backoff import Backoff
 from pipeline.base.channels import Channel
 from pipeline.base.errors import ComponentError, PermanentError, TransientError
-from pipeline.component.contracts import Sink, Source
+from pipeline.component.contracts import ComponentContext, Sink, SinkContext, Source
 from pipeline.delivery.async_wait import ends_within
-from pipeline.model import Snapshot, SourceLost
-from pipeline.runtime.contexts import RunningSink, RunningSource
+from pipeline.model import Instant, Snapshot, SourceLost
+from pipeline.runtime.contexts import RunningComponent
 
 _SLOW_RETRY = 60.0
 """Seconds between retries after errors that only a changed configuration can fix."""
 
 
-async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -> None:
+async def supervise_source(source: Source, ctx: RunningComponent, *, fatal: bool) -> None:
     """Run a source until it is finished or cancelled.
 
     Args:
@@ -30,7 +30,7 @@ async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -
     Raises:
         PermanentError: see `fatal`.
     """
-    backoff, logged = Backoff(), ""
+    failures = _Failures(ctx)
     ctx.meter.add("podgpu_source_restarts_total", 0)
     while True:
         started = ctx.clock.now()
@@ -39,29 +39,39 @@ async def supervise_source(source: Source, ctx: RunningSource, *, fatal: bool) -
         except ComponentError as error:
             if fatal and not ctx.has_emitted and isinstance(error, PermanentError):
                 raise
-            reason, retry_after = str(error), _retry_after(error)
+            reason, delay = str(error), failures.report(error, started)
         else:
             ctx.log.info("source finished: no more data to read")
             await ctx.emit(SourceLost("finished"))
             return
         fatal = False
-        delay = backoff.delay(started.seconds_until(ctx.clock.now()), retry_after)
-        _report(ctx, reason, delay, is_new=reason != logged)
-        logged = reason
         ctx.meter.add("podgpu_source_restarts_total")
         await ctx.emit(SourceLost(reason))
         await ctx.clock.sleep(delay)
 
 
-def _retry_after(error: ComponentError) -> float | None:
-    return error.retry_after if isinstance(error, TransientError) else _SLOW_RETRY
+class _Failures:
+    """The failures of one component.
 
+    Attributes:
+        logged: the last reason. Each is logged once: a driver may be missing for days.
+    """
 
-def _report(ctx: RunningSource | RunningSink, reason: str, delay: float, *, is_new: bool) -> None:
-    """Log and record a failure. Each reason is logged once: a driver may be missing for days."""
-    level = logging.WARNING if is_new else logging.DEBUG
-    ctx.log.log(level, "%s; retrying, next attempt in %.0f s", reason, delay)
-    ctx.meter.set_problem(reason, ctx.clock.now())
+    def __init__(self, ctx: ComponentContext) -> None:
+        self.logged = ""
+        self._ctx = ctx
+        self._backoff = Backoff()
+
+    def report(self, error: ComponentError, started: Instant) -> float:
+        """Log and record a failure of a run; return the seconds until the next attempt."""
+        now, reason = self._ctx.clock.now(), str(error)
+        retry_after = error.retry_after if isinstance(error, TransientError) else _SLOW_RETRY
+        delay = self._backoff.delay(started.seconds_until(now), retry_after)
+        level = logging.WARNING if reason != self.logged else logging.DEBUG
+        self._ctx.log.log(level, "%s; retrying, next attempt in %.0f s", reason, delay)
+        self._ctx.meter.set_problem(reason, now)
+        self.logged = reason
+        return delay
 
 
 class SinkRunner:
@@ -73,13 +83,12 @@ class SinkRunner:
         outlet: its snapshots; closing it ends the sink after a last flush.
     """
 
-    def __init__(self, sink: Sink, ctx: RunningSink, outlet: Channel[Snapshot]) -> None:
+    def __init__(self, sink: Sink, ctx: SinkContext, outlet: Channel[Snapshot]) -> None:
         self.outlet = outlet
         self.sink = sink
         self._ctx = ctx
         self._entered = False
-        self._backoff = Backoff()
-        self._logged_error = ""
+        self._failures = _Failures(ctx)
 
     async def enter(self) -> None:
         """Enter the sink; after a transient error, `run` tries it again.
@@ -92,8 +101,8 @@ class SinkRunner:
         try:
             await self.sink.__aenter__()
         except TransientError as error:
-            self._logged_error = str(error)
-            self._ctx.meter.set_problem(self._logged_error, self._ctx.clock.now())
+            self._failures.logged = str(error)
+            self._ctx.meter.set_problem(str(error), self._ctx.clock.now())
             self._ctx.log.warning("%s; retrying", error)
         else:
             self._mark_entered()
@@ -108,19 +117,17 @@ class SinkRunner:
                     self._mark_entered()
                 await self.sink.run(self.outlet)
             except ComponentError as error:
-                reason, retry_after = str(error), _retry_after(error)
+                failure = error
             else:
                 return
             finally:
                 await self.leave()
-            delay = self._backoff.delay(started.seconds_until(self._ctx.clock.now()), retry_after)
-            _report(self._ctx, reason, delay, is_new=reason != self._logged_error)
-            self._logged_error = reason
+            delay = self._failures.report(failure, started)
             if await ends_within(self._ctx.clock, delay, self.outlet.wait_closed()):
                 return
 
     def _mark_entered(self) -> None:
-        self._entered, self._logged_error = True, ""
+        self._entered, self._failures.logged = True, ""
         self._ctx.meter.set("podgpu_sink_up", 1)
 
     async def leave(self) -> None:

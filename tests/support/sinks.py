@@ -16,7 +16,6 @@ from pipeline.component.registry import OWN_FAMILIES
 from pipeline.fields import FieldPlan
 from pipeline.http.listener_registry import Listeners
 from pipeline.model import Snapshot
-from pipeline.runtime.contexts import RunningSink
 from pipeline.runtime.supervision import SinkRunner
 
 
@@ -93,19 +92,7 @@ async def supervised(
     sink: Sink, ctx: FakeSinkContext, inbox: Channel[Snapshot]
 ) -> AsyncIterator[None]:
     """Run a sink under the supervision of the runtime, until the end of the `with` block."""
-    context = RunningSink(
-        name=ctx.name,
-        node=ctx.node,
-        clock=ctx.clock,
-        plan=ctx.plan,
-        log=ctx.log,
-        meter=ctx.meter,
-        latest=ctx.latest,
-        telemetry=list,
-        http=ctx.http,
-        kube=ctx.kube,
-    )
-    runner = SinkRunner(sink, context, inbox)
+    runner = SinkRunner(sink, ctx, inbox)
     await runner.enter()
     task = asyncio.create_task(runner.run())
     try:

@@ -69,11 +69,6 @@ async def test_all_waiting_producers_can_put_their_item() -> None:
     assert sorted(item for item in taken if item is not None) == list(range(10))
 
 
-def test_a_capacity_of_zero_is_an_error() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        Channel(0)
-
-
 @given(st.lists(st.one_of(st.integers(), st.none())), st.integers(1, 5))
 def test_each_offered_item_is_taken_waiting_or_reported_as_dropped(
     steps: list[int | None], capacity: int

@@ -47,7 +47,8 @@ async def test_r17_the_unspecified_ipv6_address_serves_both_families(
     host: str, served: set[str]
 ) -> None:
     """R17: `[::]:9400` serves IPv4 too, as in programs in Go; `0.0.0.0` serves only IPv4."""
-    with closing(await bind(ListenAddress(host, 0))) as listening:
+    address = ListenAddress.parse(f"[{host}]:0" if ":" in host else f"{host}:0")
+    with closing(await bind(address)) as listening:
         port = listening.getsockname()[1]
         assert {each for each in (IPV4, IPV6) if _answers(each, port)} == served
 

@@ -60,7 +60,7 @@ async def daemon(pages: Pages | None = None, web_config: Path | None = None) -> 
     shown = topology.pages if pages is None else pages
     serving = HttpService(Listeners("n", lambda: ok, lambda: ok, shown))
     await serving.enter(Http(web_config=web_config))
-    async with serving.listen(LOCAL) as mounts:
+    async with serving.listeners.listen(LOCAL) as mounts:
         yield mounts.port
     await serving.leave()
     topology.close()

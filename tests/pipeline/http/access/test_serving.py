@@ -75,7 +75,7 @@ async def test_a_listener_is_served_without_sinks() -> None:
 async def test_a_sink_shares_the_listener_which_stays_after_the_sink() -> None:
     port = free_port()
     async with entered(Http(listen=local(port))) as serving:
-        async with serving.listen(local(port)) as mounts:
+        async with serving.listeners.listen(local(port)) as mounts:
             mounts.mount("/a", says("a"), title="A")
             assert await get(port, "/a") == (200, "a")
         assert (await get(port, "/a"))[0] == 404
@@ -83,7 +83,7 @@ async def test_a_sink_shares_the_listener_which_stays_after_the_sink() -> None:
 
 async def test_no_address_is_served_without_the_setting() -> None:
     async with entered(Http()) as serving:
-        assert not serving._listeners._listeners
+        assert not serving.listeners._listeners
 
 
 async def test_a_port_that_is_in_use_ends_the_start() -> None:
@@ -162,7 +162,7 @@ async def test_a_web_config_applies_to_listeners_that_start_later(web: Web) -> N
     web.secure()
     async with (
         entered(Http(web_config=web.path)) as serving,
-        serving.listen(local(0)) as mounts,
+        serving.listeners.listen(local(0)) as mounts,
         Clients() as clients,
     ):
         client = await clients.connect(mounts.port, client_context())
