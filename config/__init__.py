@@ -2,5 +2,5 @@
 
 This package knows nothing about sources, sinks or the pipeline. Each component describes its own
 options as a ``msgspec.Struct``; they reach this package through
-:class:`config.component_kinds.Kinds`.
+:class:`config.converter.Kinds`.
 """

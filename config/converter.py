@@ -2,15 +2,14 @@
 
 import re
 import socket
-from collections.abc import Iterable
-from typing import Final, Literal, cast
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, Protocol, cast, runtime_checkable
 
 import msgspec
 
-from config.component_kinds import Exclusive, ExclusiveOnNode, Kinds
 from config.env_expansion import Environment, ExpansionError
 from config.errors import MAX_PROBLEMS, Problem
-from config.message_text import join_path, nearest, shown
+from config.message_text import did_you_mean, join_path, shown
 from config.scalar_values import Refused, Value, read_scalar, wanted
 from config.schema import Component
 from config.type_shapes import (
@@ -18,6 +17,7 @@ from config.type_shapes import (
     Components,
     Field,
     Items,
+    Limits,
     Maybe,
     Record,
     Scalar,
@@ -25,8 +25,7 @@ from config.type_shapes import (
     Table,
     record,
 )
-from config.value_limits import Limits
-from config.yaml_nodes import Entry, ListNode, MapNode, Node, ScalarNode
+from config.yaml_composer import Entry, ListNode, MapNode, Node, ScalarNode
 
 NAME: Final = r"[a-z][a-z0-9_-]{0,62}"
 """The names that a source or a sink can have."""
@@ -34,6 +33,39 @@ NAME: Final = r"[a-z][a-z0-9_-]{0,62}"
 _SIMPLE: Final = re.compile(r"[A-Za-z0-9_./-]{1,40}")  # needs no quotes within [ ]
 
 _Path = tuple[str | int, ...]
+
+
+class Kinds(Protocol):
+    """The kinds of components that exist. A role is ``source`` or ``sink``."""
+
+    def names(self, role: str) -> Sequence[str]:
+        """Return the kinds of a role, in display order."""
+
+    def options(self, role: str, kind: str) -> type[msgspec.Struct]:
+        """Return the options class of a kind; called only with kinds that ``names`` returned."""
+
+    def allowed_values(self, noun: str) -> Iterable[str]:
+        """Return all values of an option that is marked ``OneOf(noun)``."""
+
+
+@runtime_checkable
+class Exclusive(Protocol):
+    """Options with resources that only one component can use, such as a file or an address."""
+
+    def exclusive(self) -> Iterable[str]:
+        """Return descriptions of the resources; equal texts mean the same resource."""
+
+
+@runtime_checkable
+class ExclusiveOnNode(Protocol):
+    """Like ``Exclusive``, but the resource depends on the node's name."""
+
+    def exclusive_on(self, node: str) -> Iterable[str]:
+        """Return descriptions of the resources.
+
+        Args:
+            node: the node's name: the one at the top of the file, or else the host name.
+        """
 
 
 class _Failed:
@@ -93,8 +125,8 @@ class Converter:
         words = self._words.setdefault(noun, frozenset(self._kinds.allowed_values(noun)))
         if word in words:
             return word
-        guess = "" if value.expanded or len(self.problems) >= MAX_PROBLEMS else nearest(word, words)
-        hint = f'did you mean "{guess}"?' if guess else ""
+        guessed = not value.expanded and len(self.problems) < MAX_PROBLEMS
+        hint = did_you_mean(word, words) if guessed else ""
         return self._problem(path, node, f"unknown {noun} {shown(value.written)}", hint)
 
     def _maybe(self, shape: Maybe, node: Node, path: _Path) -> object:
@@ -112,9 +144,7 @@ class Converter:
             hint = f"write [{single[0]}]" if single else ""
             return self._problem(path, node, f"expected a list, found {_described(node)}", hint)
         items = [self.convert(shape.inner, item, (*path, i)) for i, item in enumerate(node.items)]
-        if any(item is _FAILED for item in items):
-            return _FAILED
-        return self._within(shape.limits, tuple(items), node, path, "the list")
+        return self._within(shape.limits, tuple(items), items, node, path)
 
     def _table(self, shape: Table, node: Node, path: _Path) -> object:
         if not isinstance(node, MapNode):
@@ -123,9 +153,7 @@ class Converter:
             key: self.convert(shape.inner, entry.value, (*path, key))
             for key, entry in node.entries.items()
         }
-        if any(value is _FAILED for value in table.values()):
-            return _FAILED
-        return self._within(shape.limits, table, node, path, "the mapping")
+        return self._within(shape.limits, table, table.values(), node, path)
 
     def _components(self, shape: Components, node: Node, path: _Path) -> object:
         null = isinstance(node, ScalarNode) and Value(node.text, node.plain, node.text).null
@@ -175,8 +203,7 @@ class Converter:
             return _FAILED
         if kind not in kinds:
             value = cast("ScalarNode", node.entries["kind"].value)
-            guess = nearest(kind, kinds)
-            hint = f'did you mean "{guess}"? {listed}' if guess else listed
+            hint = f"{did_you_mean(kind, kinds)} {listed}".lstrip()
             message = f"unknown {role} kind {shown(value.text)}"
             return self._problem((*path, "kind"), value, message, hint)
         shape = record(self._kinds.options(role, kind))
@@ -229,8 +256,8 @@ class Converter:
 
     def _unknown(self, key: str, entry: Entry, path: _Path, known: list[str]) -> None:
         # Guessing takes time, and only the first problems are listed.
-        guess = nearest(key, known) if len(self.problems) < MAX_PROBLEMS else ""
-        hint = f'did you mean "{guess}"?' if guess else f"the keys are {', '.join(known)}"
+        names = known if len(self.problems) < MAX_PROBLEMS else []
+        hint = did_you_mean(key, names, f"the keys are {', '.join(known)}")
         self._problem((*path, key), entry, "unknown key", hint)
 
     def _missing(self, field: Field, node: MapNode, path: _Path) -> None:
@@ -242,9 +269,14 @@ class Converter:
     def _not_a_mapping(self, node: Node, path: _Path, hint: str = "") -> _Failed:
         return self._problem(path, node, f"expected a mapping, found {_described(node)}", hint)
 
-    def _within(self, limits: Limits, value: object, node: Node, path: _Path, noun: str) -> object:
+    def _within(
+        self, limits: Limits, value: object, members: Iterable[object], node: Node, path: _Path
+    ) -> object:
+        if any(member is _FAILED for member in members):
+            return _FAILED
         result = value
         for reason, hint in limits.broken(value):
+            noun = "the list" if isinstance(node, ListNode) else "the mapping"
             result = self._problem(path, node, f"{noun} {reason}", hint)
         return result
 

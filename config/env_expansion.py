@@ -43,21 +43,19 @@ class Environment:
         if "${" not in text:
             return text
         faults: dict[tuple[str, str], None] = {}  # an ordered set
-        pieces: list[str] = []
-        end = 0
-        for match in _TOKEN.finditer(text):
-            pieces.append(text[end : match.start()])
-            end = match.end()
+
+        def replacement(match: re.Match[str]) -> str:
             piece = self._piece(match, faults)
             self._left -= len(piece)
             if self._left < 0:
-                raise ExpansionError(
-                    [("the values from the environment are too long", "use shorter values")]
-                )
-            pieces.append(piece)
+                problem = "the values from the environment are too long"
+                raise ExpansionError([(problem, "use shorter values")])
+            return piece
+
+        expanded = _TOKEN.sub(replacement, text)
         if faults:
             raise ExpansionError(list(faults))
-        return "".join(pieces) + text[end:]
+        return expanded
 
     def _piece(self, match: re.Match[str], faults: dict[tuple[str, str], None]) -> str:
         if match["escape"]:

@@ -30,12 +30,8 @@ class Problem:
 
     def render(self, origin: str) -> str:
         """Return ``origin:line:column: path: message; hint``, without unknown parts."""
-        place = origin
-        if self.line is not None:
-            place += f":{self.line}"
-            if self.column is not None:
-                place += f":{self.column}"
-        text = f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
+        place = ":".join(str(p) for p in (origin, self.line, self.column) if p is not None)
+        text = ": ".join(filter(None, (place, self.path, self.message)))
         return f"{text}; {self.hint}" if self.hint else text
 
 

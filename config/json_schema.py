@@ -7,14 +7,14 @@ bounds of values with units, and checks across options, are left to ``parse``.
 import pathlib
 from typing import Any, Final
 
-from config.component_kinds import Kinds
-from config.converter import NAME
+from config.converter import NAME, Kinds
 from config.option_docs import jsonable
 from config.schema import Config
 from config.type_shapes import (
     Choice,
     Components,
     Items,
+    Limits,
     Maybe,
     Record,
     Scalar,
@@ -22,7 +22,6 @@ from config.type_shapes import (
     Table,
     record,
 )
-from config.value_limits import Limits
 from config.value_types import NUMBER, ByteSize, Duration, ListenAddress
 
 _PLACEHOLDER: Final = {"$ref": "#/$defs/placeholder"}
@@ -144,23 +143,21 @@ def _scalar(shape: Scalar | Choice) -> dict[str, Any]:
     if isinstance(shape, Choice):
         return {"anyOf": [{"enum": list(shape.values)}, _PLACEHOLDER]}
     if shape.type is str or shape.type is pathlib.Path:
-        schema: dict[str, Any] = {"type": _TEXT, **_sizes(shape.limits, "Length")}
-        if shape.limits.pattern is not None:
-            schema["pattern"] = shape.limits.pattern
+        schema = {"type": _TEXT, **_sizes(shape.limits, "Length")}
+        schema |= _present({"pattern": shape.limits.pattern})
         if shape.type is pathlib.Path:
             schema["minLength"] = 1
         return schema if set(schema) == {"type"} else {"anyOf": [schema, _PLACEHOLDER]}
     if shape.type in (int, float, bool):
         noun = {int: "integer", float: "number", bool: "boolean"}[shape.type]
-        return {"anyOf": [{"type": noun, **_range(shape.limits)}, _PLACEHOLDER]}
+        bounds = _present({"minimum": shape.limits.ge, "maximum": shape.limits.le})
+        return {"anyOf": [{"type": noun, **bounds}, _PLACEHOLDER]}
     return {"$ref": f"#/$defs/{_UNITS[shape.type][0]}"}
 
 
-def _range(limits: Limits) -> dict[str, Any]:
-    names = {"minimum": limits.ge, "maximum": limits.le}
-    return {name: value for name, value in names.items() if value is not None}
-
-
 def _sizes(limits: Limits, noun: str) -> dict[str, Any]:
-    names = {f"min{noun}": limits.min_length, f"max{noun}": limits.max_length}
-    return {name: value for name, value in names.items() if value is not None}
+    return _present({f"min{noun}": limits.min_length, f"max{noun}": limits.max_length})
+
+
+def _present(keywords: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in keywords.items() if value is not None}

@@ -8,16 +8,12 @@ from typing import Final, TypeVar, cast
 import msgspec
 from yaml.reader import Reader
 
-from config.component_kinds import Kinds
-from config.converter import Converter
+from config.converter import Converter, Kinds
 from config.env_expansion import Environment
 from config.errors import ConfigError, Problem
 from config.schema import Config
 from config.type_shapes import record
-from config.yaml_composer import compose
-from config.yaml_nodes import MapNode
-
-__all__ = ["MAX_BYTES", "Kinds", "load", "parse", "parse_struct", "read"]
+from config.yaml_composer import MapNode, compose
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -94,25 +90,13 @@ def parse_struct(text: str | bytes, shape: type[T], *, origin: str) -> T:
         TypeError: The Struct is invalid: a bug in podgpu.
     """
     root, problems = compose(_decoded(text, origin))
-    converter = Converter(_NoKinds(), None)
+    # Kinds are used for components only.
+    converter = Converter(cast("Kinds", None), None)
     found = None if problems else converter.convert(record(shape), root or MapNode(1, 1))
     problems += converter.problems
     if problems:
         raise ConfigError(origin, problems)
     return cast("T", found)
-
-
-class _NoKinds:
-    """For documents without components."""
-
-    def names(self, role: str) -> tuple[str, ...]:  # noqa: ARG002
-        return ()
-
-    def options(self, role: str, kind: str) -> type[msgspec.Struct]:
-        raise TypeError(f"no {role} {kind} in a document without components")
-
-    def allowed_values(self, noun: str) -> tuple[str, ...]:  # noqa: ARG002
-        return ()
 
 
 def _decoded(text: str | bytes, origin: str) -> str:
@@ -128,15 +112,18 @@ def _decoded(text: str | bytes, origin: str) -> str:
     try:
         decoded = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        start = data.rfind(b"\n", 0, error.start) + 1
-        line = data.count(b"\n", 0, start) + 1
-        column = len(data[start : error.start].decode("utf-8-sig" if line == 1 else "utf-8")) + 1
-        raise _refusal(origin, "not UTF-8", "save the file as UTF-8", line, column) from None
+        place = _end(data[: error.start].decode("utf-8-sig"))
+        raise _refusal(origin, "not UTF-8", "save the file as UTF-8", *place) from None
     bad = Reader.NON_PRINTABLE.search(decoded)
     if bad is not None:
-        before = decoded[: bad.start()]
-        line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
         nul = "a NUL byte: this is not a text file"
         other = f"the character U+{ord(bad[0]):04X} is not allowed"
-        raise _refusal(origin, nul if bad[0] == "\0" else other, "remove it", line, column)
+        raise _refusal(
+            origin, nul if bad[0] == "\0" else other, "remove it", *_end(decoded[: bad.start()])
+        )
     return decoded
+
+
+def _end(text: str) -> tuple[int, int]:
+    """Return line and column after a text."""
+    return text.count("\n") + 1, len(text) - text.rfind("\n")

@@ -37,14 +37,19 @@ def shown(text: str) -> str:
 
 def join_path(path: tuple[str | int, ...]) -> str:
     """Return ``sources.gpus.devices[0]`` for ``("sources", "gpus", "devices", 0)``."""
-    parts: list[str] = []
+    text = ""
     for step in path:
         if isinstance(step, int):
-            parts.append(f"[{step}]")
-            continue
-        dot = "." if parts else ""
-        parts.append(dot + (step if _PLAIN_KEY.match(step) else shown(step)))
-    return "".join(parts)
+            text += f"[{step}]"
+        else:
+            text += f".{step if _PLAIN_KEY.match(step) else shown(step)}"
+    return text.removeprefix(".")
+
+
+def did_you_mean(word: str, names: "Iterable[str]", otherwise: str = "") -> str:
+    """Return a hint with the name that was probably meant, or ``otherwise``."""
+    guess = nearest(word, names)
+    return f'did you mean "{guess}"?' if guess else otherwise
 
 
 def nearest(word: str, names: "Iterable[str]") -> str:

@@ -67,15 +67,10 @@ def _rows(shape: Record, prefix: str) -> "Iterator[Option]":
         default = "required" if field.required else _default(field)
         yield Option(name, type_text(field.shape), default, field.doc)
         inner, suffix = field.shape, ""
-        while not isinstance(inner, Record):
-            if isinstance(inner, Items):
-                suffix += "[]"
-            elif isinstance(inner, Table):
-                suffix += ".*"
-            elif not isinstance(inner, Maybe):
-                break
+        while isinstance(inner, Items | Table | Maybe):
+            suffix += {Items: "[]", Table: ".*", Maybe: ""}[type(inner)]
             inner = inner.inner
-        else:
+        if isinstance(inner, Record):
             yield from _rows(inner, f"{name}{suffix}.")
 
 

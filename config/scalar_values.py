@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 import yaml.resolver
 
-from config.message_text import nearest, shown, type_names
+from config.message_text import did_you_mean, shown, type_names
 from config.type_shapes import Choice, Scalar
 from config.value_types import ByteSize, Duration, FormatError, ListenAddress
 
@@ -113,13 +113,17 @@ def read_scalar(shape: Scalar | Choice, value: Value) -> object:
 def _choice(shape: Choice, value: Value) -> str:
     if value.text in shape.values:
         return value.text
-    guess = "" if value.expanded else nearest(value.text, shape.values)
-    hint = f'did you mean "{guess}"?' if guess else ""
+    hint = "" if value.expanded else did_you_mean(value.text, shape.values)
     raise Refused(f"expected {wanted(shape)}, found {value.describe()}", hint)
 
 
 def _wrong(value: Value, kind: type, hint: str = "") -> Refused:
     return Refused(f"expected {_WANTED[kind]}, found {value.describe()}", hint)
+
+
+def _wrong_or_quoted(value: Value, kind: type, matches: object) -> Refused:
+    """Return the error for a wrong value, which may match the type except for its quotes."""
+    return _wrong(value, kind, "remove the quotes" if matches and not value.plain else "")
 
 
 def _str(value: Value, kind: type = str) -> str:
@@ -143,14 +147,12 @@ def _path(value: Value) -> pathlib.Path:
 def _bool(value: Value) -> bool:
     if value.tag == "bool":
         return value.text.lower() in _TRUE
-    quoted = not value.plain and value.text.lower() in _TRUE | {"no", "false", "off"}
-    raise _wrong(value, bool, "remove the quotes" if quoted else "")
+    raise _wrong_or_quoted(value, bool, value.text.lower() in _TRUE | {"no", "false", "off"})
 
 
 def _int(value: Value) -> int:
     if value.tag != "int":
-        quoted = not value.plain and _INT.match(value.text)
-        raise _wrong(value, int, "remove the quotes" if quoted else "")
+        raise _wrong_or_quoted(value, int, _INT.match(value.text))
     if not _INT.match(value.text):
         raise Refused(
             f"{shown(value.written)} is read differently by different YAML readers",
@@ -172,8 +174,7 @@ def _float(value: Value) -> float:
         return float(_int(value))
     # YAML 1.1 reads 1e3 as a text, so that the tag is not sufficient.
     if not value.plain or len(value.text) > _LONGEST_NUMBER or not _FLOAT.match(value.text):
-        quoted = not value.plain and _FLOAT.match(value.text)
-        raise _wrong(value, float, "remove the quotes" if quoted else "")
+        raise _wrong_or_quoted(value, float, _FLOAT.match(value.text))
     number = float(value.text)
     if not math.isfinite(number):
         raise Refused(f"{shown(value.written)} is out of range", "write a smaller number")

@@ -4,20 +4,23 @@ The tree is built from parser events, and not by PyYAML's composer, because that
 drops duplicate keys, and lets aliases multiply.
 """
 
+import re
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 import yaml
 
 from config.errors import Problem
 from config.message_text import join_path, shown
-from config.yaml_nodes import Entry, ListNode, MapNode, Node, ScalarNode
 
 MAX_DEPTH: Final = 32
 """The most levels of nesting; a real configuration has at most six."""
 MAX_WEIGHT: Final = 50_000
 """The most values in the document; values behind an alias count at each use."""
+
+_NOT_ALLOWED: Final = re.compile("[\0\ud800-\udfff]")
+"""A text with one of these cannot be a path or be written as UTF-8."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE: Final = "tag:yaml.org,2002:"
@@ -29,10 +32,58 @@ _ALLOWED: Final = {
 }
 
 
+@dataclass(slots=True, eq=False)
+class ScalarNode:
+    """A single value without a type.
+
+    Attributes:
+        text: The text without YAML's quotes.
+        plain: True for an unquoted scalar; YAML takes its type from its text.
+        line: From 1.
+        column: In characters, from 1.
+    """
+
+    text: str
+    plain: bool
+    line: int
+    column: int
+    weight: int = 1
+
+
+@dataclass(slots=True, eq=False)
+class ListNode:
+    """A list; ``weight`` is the number of values in it, with aliases counted at each use."""
+
+    line: int
+    column: int
+    items: "list[Node]" = field(default_factory=list)
+    weight: int = 1
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Entry:
+    """One ``key: value`` of a mapping, with line and column of the key."""
+
+    value: "Node"
+    line: int
+    column: int
+
+
+@dataclass(slots=True, eq=False)
+class MapNode:
+    """A mapping; ``weight`` as in a list."""
+
+    line: int
+    column: int
+    entries: dict[str, Entry] = field(default_factory=dict)
+    weight: int = 1
+
+
+Node = ScalarNode | ListNode | MapNode
+
+
 class _Fatal(Exception):  # noqa: N818 - carries a problem to compose()
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
-        self.problem = problem
+    pass
 
 
 def compose(text: str) -> tuple[Node | None, list[Problem]]:
@@ -48,7 +99,7 @@ def compose(text: str) -> tuple[Node | None, list[Problem]]:
             for event in events:
                 composer.feed(event)
     except _Fatal as fatal:
-        return None, [*composer.problems, fatal.problem]
+        return None, [*composer.problems, *fatal.args]
     except (yaml.YAMLError, ValueError) as error:
         return None, [*composer.problems, _syntax(error, text)]
     return composer.root, composer.problems
@@ -96,7 +147,7 @@ class _Composer:
         self._check_tag(event, "scalar")
         plain = event.tag in _TYPED or (event.tag is None and not event.style)
         node = ScalarNode(event.value, plain, *_mark(event))
-        if "\0" in node.text or not _encodable(node.text):
+        if _NOT_ALLOWED.search(node.text):
             self._problem(event, "the text holds a character that is not allowed", "remove it")
         if event.anchor:
             self._anchors[event.anchor] = node
@@ -203,14 +254,6 @@ def _mark(event: Any) -> tuple[int, int]:
 def _too_large(line: int, column: int) -> Problem:
     message = f"more than {MAX_WEIGHT} values, with aliases counted at each use"
     return Problem("", message, "make the file smaller", line, column)
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _syntax(error: Exception, text: str) -> Problem:

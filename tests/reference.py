@@ -11,8 +11,7 @@ import msgspec
 from config.converter import NAME
 from config.option_docs import describe
 from config.schema import Config
-from config.type_shapes import Items, Maybe, Record, Scalar, Shape, Table, record
-from config.value_limits import Limits
+from config.type_shapes import Items, Limits, Maybe, Record, Scalar, Shape, Table, record
 from pipeline.component.registry import KINDS, RegisteredKinds
 
 _INTRO: Final = """\

@@ -194,11 +194,6 @@ def test_a_refused_address_has_a_hint_how_to_fix_it(text: str, reason: str, hint
     assert (caught.value.reason, caught.value.hint) == (reason, hint)
 
 
-def test_a_port_fits_16_bits() -> None:
-    with pytest.raises(ValueError, match="a port is between"):
-        ListenAddress("", 65536)
-
-
 @given(st.text(max_size=80), st.sampled_from([Duration, ByteSize, ListenAddress]))
 def test_any_text_is_read_or_refused(
     text: str, kind: type[Duration] | type[ByteSize] | type[ListenAddress]

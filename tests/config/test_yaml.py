@@ -2,8 +2,7 @@
 
 import pytest
 
-from config.yaml_composer import MAX_DEPTH, MAX_WEIGHT, compose
-from config.yaml_nodes import ListNode, MapNode, ScalarNode
+from config.yaml_composer import MAX_DEPTH, MAX_WEIGHT, ListNode, MapNode, ScalarNode, compose
 from tests.config.samples import SINKS, problems_of, read
 
 
