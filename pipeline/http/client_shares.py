@@ -1,7 +1,6 @@
 """Counts connections and bytes of all listeners, and shares them fairly among clients."""
 
 import asyncio
-from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -77,8 +76,6 @@ class ClientShares:
         # In the order in which their states changed, the oldest change first.
         self._clients: dict[ClientConnection, None] = {}
         self._reserved: dict[ClientConnection, None] = {}
-        self._sources: Counter[str] = Counter()
-        self._numbers: list[int] = []  # the sources of the clients, sorted
         self._holding: dict[ClientConnection, None] = {}
         self._answers: dict[int, int] = {}
         self._held = 0
@@ -111,25 +108,17 @@ class ClientShares:
         """Make a connection of the reserve a normal one; return False if there is no room."""
         if client not in self._reserved:
             return False
-        if len(self._clients) >= min(self._limit, self._limits.connections) and not self._evict(
-            client.source
-        ):
+        full = len(self._clients) >= min(self._limit, self._limits.connections)
+        if full and not self._evict(client.source):
             return False
         del self._reserved[client]
         client.reserved = False
         self._clients[client] = None
-        self._sources[client.source] += 1
-        insort(self._numbers, number_of(client.source))
         return True
 
     def remove(self, client: ClientConnection) -> None:
         """Stop counting a connection."""
-        if client in self._clients:
-            del self._clients[client]
-            self._remove(number_of(client.source))
-            self._sources[client.source] -= 1
-            if not self._sources[client.source]:
-                del self._sources[client.source]
+        self._clients.pop(client, None)
         self._reserved.pop(client, None)
         self.shrink_head(client)
         client.abort = _nothing
@@ -160,21 +149,20 @@ class ClientShares:
 
     def _evict(self, source: str) -> bool:
         """End a connection to make room for a source; return False if that would be unfair."""
-        counts, own_count = self._sources, self._sources[source]
-        highest = max(counts.values(), default=0)
+        counts = Counter(client.source for client in self._clients)
+        own_count, highest = counts[source], max(counts.values(), default=0)
         victim: ClientConnection | None
         if highest > own_count + 1:
             candidates = (client for client in self._clients if counts[client.source] == highest)
             victim = min(candidates, key=lambda client: client.state == "working")
         else:
             own = (client for client in self._clients if client.source == source)
-            victim = next(
-                (client for client in own if client.state not in _WAITING_FOR_PODGPU), None
+            larger = [client for client in self._clients if counts[client.source] > own_count]
+            victim = (
+                next((client for client in own if client.state not in _WAITING_FOR_PODGPU), None)
+                or self._next_to_evict(larger)
+                or self._in_largest_network(source)
             )
-            victim = victim or self._next_to_evict(
-                [client for client in self._clients if counts[client.source] > own_count]
-            )
-            victim = victim or self._in_largest_network(source)
         if victim is None:
             return False
         self._close(victim)
@@ -191,17 +179,12 @@ class ClientShares:
 
     def _in_largest_network(self, source: str) -> ClientConnection | None:
         """Return a connection of the largest network; None if the source is in that network."""
-        number = number_of(source)
-        insort(self._numbers, number)
-        low, high = largest_network(self._numbers)
-        self._remove(number)
-        if low <= number <= high:
+        numbers = [number_of(client.source) for client in self._clients]
+        low, high = largest_network(sorted([*numbers, number_of(source)]))
+        if low <= number_of(source) <= high:
             return None
         candidates = (client for client in self._clients if low <= number_of(client.source) <= high)
         return next((client for client in candidates if client.state != "working"), None)
-
-    def _remove(self, number: int) -> None:
-        del self._numbers[bisect_left(self._numbers, number)]
 
     def _close(self, client: ClientConnection) -> None:
         client.ended = True

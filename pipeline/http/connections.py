@@ -60,8 +60,7 @@ class Handler(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Set up a connection; called by asyncio, as are the methods below."""
         super().connection_made(transport)
-        if not isinstance(transport, asyncio.Transport):
-            raise TypeError("a listener serves stream transports only")
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - listeners are streams
         self.client.abort = transport.abort
         certificate = transport.get_extra_info("peercert")
         if self.access is not None and not self.access.allows_certificate(certificate):
@@ -119,6 +118,9 @@ class Server(web.Server):
         limits: limits of connections.
         accounting: counts connections and bytes.
         access: returns the access rules; None for plain HTTP.
+
+    Attributes:
+        empty: set while there are no connections.
     """
 
     def __init__(
@@ -153,9 +155,8 @@ class Server(web.Server):
         self.accounting = accounting
         self._access = access
         self._clients: set[ClientConnection] = set()
-        self._closing = False
-        self._abort_timer: asyncio.TimerHandle | None = None
-        self._closed = asyncio.Event()
+        self.empty = asyncio.Event()
+        self.empty.set()
 
     def headers(self) -> Mapping[str, str]:
         """Return the headers of every response."""
@@ -173,6 +174,7 @@ class Server(web.Server):
             OSError: the connection or its TLS handshake failed.
         """
         self._clients.add(client)
+        self.empty.clear()
         access = self._access()
         handler = Handler(self, client, access, **self._options)
         if (task := asyncio.current_task()) is not None:
@@ -194,25 +196,15 @@ class Server(web.Server):
         """Stop counting a connection."""
         self.accounting.remove(client)
         self._clients.discard(client)
-        if self._closing and not self._clients:
-            if self._abort_timer is not None:
-                self._abort_timer.cancel()
-            self._closed.set()
+        if not self._clients:
+            self.empty.set()
 
     def close(self, seconds: float) -> None:
         """End all connections: idle ones now, the others after their response or the given time."""
         for client in [one for one in self._clients if one.state == "idle"]:
             client.abort()
         self.pre_shutdown()
-        self._closing = True
-        if self._clients:
-            self._abort_timer = asyncio.get_running_loop().call_later(seconds, self._abort)
-        else:
-            self._closed.set()
-
-    async def wait_closed(self) -> None:
-        """Wait until the last connection has ended."""
-        await self._closed.wait()
+        asyncio.get_running_loop().call_later(seconds, self._abort)
 
     def _abort(self) -> None:
         # A closed transport still waits for its client to read; an aborted one does not.
@@ -220,13 +212,7 @@ class Server(web.Server):
             client.abort()
 
 
-def _request(
-    message: Any,
-    payload: Any,
-    protocol: web.RequestHandler,
-    writer: Any,
-    task: "asyncio.Task[None]",
-) -> web.BaseRequest:
+def _request(message: Any, *others: Any) -> web.BaseRequest:
     """Make a request object, without the host in the request line if that is invalid.
 
     aiohttp raises an error for a host as in `http://xn--/metrics`, sends no response, and keeps the
@@ -234,24 +220,23 @@ def _request(
     """
     loop = asyncio.get_running_loop()
     try:
-        return web.BaseRequest(message, payload, protocol, writer, task, loop)
+        return web.BaseRequest(message, *others, loop)
     except ValueError:
         message = message._replace(url=message.url.relative())
-        return web.BaseRequest(message, payload, protocol, writer, task, loop)
+        return web.BaseRequest(message, *others, loop)
 
 
 def _too_large(headers: Mapping[str, str]) -> bytes:
     """Return the response to a request whose head is too long; the rest of it is not read."""
     text = b"the request header is too long\n"
-    head = {
-        **headers,
-        "Connection": "close",
-        "Content-Type": "text/plain; charset=utf-8",
-        "Content-Length": str(len(text)),
-    }
-    lines = [f"{name}: {value}" for name, value in head.items()]
-    first = "HTTP/1.1 431 Request Header Fields Too Large"
-    return "\r\n".join([first, *lines, "", ""]).encode() + text
+    lines = [
+        "HTTP/1.1 431 Request Header Fields Too Large",
+        "Connection: close",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(text)}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + text
 
 
 def _debug_only(record: logging.LogRecord) -> bool:

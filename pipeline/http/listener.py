@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -49,12 +50,8 @@ class Registration:
 
     def __init__(self, listener: "Listener") -> None:
         self.listener = listener
+        self.port = listener.port
         self.ended = False
-
-    @property
-    def port(self) -> int:
-        """The port that the listener is bound to."""
-        return self.listener.port
 
     def mount(
         self,
@@ -66,28 +63,43 @@ class Registration:
         body_bytes: int = 0,
         refused: Callable[[Refusal], None] = lambda _: None,
     ) -> None:
-        """Serve a path until this registration ends.
+        """Serve a path until this registration ends; a path of an ended one is replaced.
 
         Raises:
             PermanentError: the path is invalid, or another component serves it.
         """
         if self.ended:
             raise RuntimeError(f"cannot serve {path}: the listener was released")
-        mounted = Mount(handler, title, self, tuple(methods), body_bytes, refused)
-        self.listener.mount(path, mounted)
+        mounts, where = self.listener.mounts, f"{self.listener.address}{path}"
+        if not path.startswith("/") or any(c in path for c in "?#") or not path.isprintable():
+            raise PermanentError(f"serve {where}: a path must begin with / and contain no ? or #")
+        if path in self.listener.builtin:
+            raise PermanentError(f"serve {where}: podgpu uses this path; choose another path")
+        known = mounts.get(path)
+        if known is not None and not known.registration.ended:
+            raise PermanentError(
+                f"serve {where}: another component uses this path ({known.title}); choose another"
+            )
+        mounts[path] = Mount(handler, title, self, tuple(methods), body_bytes, refused)
 
 
 class Listener:
-    """Listens on an address and answers requests."""
+    """Listens on an address and answers requests, between `start` and `close`.
+
+    Attributes:
+        mounts: what components serve, by path.
+        builtin: what every listener serves.
+    """
+
+    _server: Server
+    _acceptor: Acceptor
 
     def __init__(self, context: ServerContext, address: ListenAddress) -> None:
         self.address = address
         self.port = address.port
         self.registrations: set[Registration] = set()
         self._context = context
-        self._mounts: dict[str, Mount] = {}
-        self._server: Server | None = None
-        self._acceptor: Acceptor | None = None
+        self.mounts: dict[str, Mount] = {}
         # These need no password: a kubelet's probe can't send one.
         self._health_pages: dict[str, HttpHandler] = {
             "/healthz": check_page(context.health),
@@ -96,7 +108,7 @@ class Listener:
         }
         pages = {path: handler for path, (handler, _) in context.pages.items()}
         builtin, own = {"/": self._index, **self._health_pages, **pages}, Registration(self)
-        self._builtin = {path: Mount(handler, "", own) for path, handler in builtin.items()}
+        self.builtin = {path: Mount(handler, "", own) for path, handler in builtin.items()}
 
     async def start(self) -> None:
         """Start to listen.
@@ -121,14 +133,12 @@ class Listener:
 
     def close(self) -> None:
         """Release the address immediately; responses in progress get a little more time."""
-        if self._acceptor is not None and self._server is not None:
-            self._acceptor.close()
-            self._server.close(self._context.limits.close_seconds)
+        self._acceptor.close()
+        self._server.close(self._context.limits.close_seconds)
 
     async def wait_closed(self) -> None:
         """Wait until the last connection has ended; call it after `close`."""
-        if self._server is not None:
-            await self._server.wait_closed()
+        await self._server.empty.wait()
 
     def register(self) -> Registration:
         """Return a new use of this listener."""
@@ -136,24 +146,10 @@ class Listener:
         self.registrations.add(registration)
         return registration
 
-    def mount(self, path: str, mount: Mount) -> None:
-        """Serve a path; a mount of an ended registration is replaced."""
-        where = f"{self.address}{path}"
-        if not path.startswith("/") or any(c in path for c in "?#") or not path.isprintable():
-            raise PermanentError(f"serve {where}: a path must begin with / and contain no ? or #")
-        if path in self._builtin:
-            raise PermanentError(f"serve {where}: podgpu uses this path; choose another path")
-        known = self._mounts.get(path)
-        if known is not None and not known.registration.ended:
-            raise PermanentError(
-                f"serve {where}: another component uses this path ({known.title}); choose another"
-            )
-        self._mounts[path] = mount
-
     def remove_ended(self) -> None:
         """Remove the mounts of ended registrations."""
-        self._mounts = {
-            path: mount for path, mount in self._mounts.items() if not mount.registration.ended
+        self.mounts = {
+            path: mount for path, mount in self.mounts.items() if not mount.registration.ended
         }
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -270,7 +266,7 @@ class Listener:
     async def _route(
         self, http_request: HttpRequest, request: web.BaseRequest, client: ClientConnection
     ) -> HttpResponse:
-        mount = self._mounts.get(http_request.path) or self._builtin.get(http_request.path)
+        mount = self.mounts.get(http_request.path) or self.builtin.get(http_request.path)
         if mount is None:
             return plain(404, "not found; / lists all pages")
         methods = mount.methods
@@ -290,21 +286,17 @@ class Listener:
             return b""
         accounting = self._context.accounting
         accounting.set_state(client, "reading")
-        kind: Refusal = "unfinished"
         try:
-            body = await read_body(request, mount.body_bytes, accounting, client)
+            return await read_body(request, mount.body_bytes, accounting, client)
         except BaseException as error:
-            if isinstance(error, BodyRefusedError):
-                kind = error.kind
-            mount.refused(kind)
+            mount.refused(error.kind if isinstance(error, BodyRefusedError) else "unfinished")
             raise
         finally:
             accounting.set_state(client, "working")
-        return body
 
     async def _index(self, request: HttpRequest) -> HttpResponse:
         context = self._context
-        mounts = [(path, mount.title) for path, mount in sorted(self._mounts.items())]
+        mounts = [(path, mount.title) for path, mount in sorted(self.mounts.items())]
         mounts += [(path, title) for path, (_, title) in context.pages.items()]
         if context.front_page is not None:
             return await context.front_page(request, links(mounts))
@@ -313,16 +305,15 @@ class Listener:
 
 def _request_of(request: web.BaseRequest, source: str) -> HttpRequest:
     """Return a request as handlers get it."""
-    headers: dict[str, str] = {}
-    for name, value in request.headers.items():
-        name = name.lower()  # noqa: PLW2901
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    query = dict(request.query)
-    repeated = frozenset[str]()
-    if len(query) < len(request.query):
-        repeated = frozenset(name for name in query if len(request.query.getall(name)) > 1)
+    headers = {name.lower(): ", ".join(request.headers.getall(name)) for name in request.headers}
+    occurrences = Counter(name for name, _ in request.query.items())
     return HttpRequest(
-        request.method, request.path, query, headers, repeated=repeated, source=source
+        request.method,
+        request.path,
+        dict(request.query),
+        headers,
+        repeated=frozenset(name for name, count in occurrences.items() if count > 1),
+        source=source,
     )
 
 

@@ -9,7 +9,7 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
-from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from ipaddress import ip_address
 from typing import Final
 
 _BITS: Final = 128
@@ -27,13 +27,10 @@ def number_of(source: str) -> int:
             hash, that is a network with this one source.
     """
     try:
-        return _IPV4 | int(IPv4Address(source))
-    except AddressValueError:
-        pass
-    try:
-        return int(IPv6Address(source.removesuffix("/64")))
-    except AddressValueError:
+        address = ip_address(source.removesuffix("/64"))
+    except ValueError:
         return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=_BITS // 8).digest())
+    return int(address) if address.version == 6 else _IPV4 | int(address)
 
 
 def site_of(source: str) -> int:

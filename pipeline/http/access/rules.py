@@ -16,9 +16,6 @@ from pipeline.http.access.tls_context import alternative_names
 from pipeline.http.access.web_config_reader import Rules, WebConfigReader
 from pipeline.http.builtin_pages import plain
 
-OPEN_RULES: Final = Rules()
-"""Access for everybody over plain HTTP."""
-
 _INTERVAL: Final = 1.0
 _READ_TIMEOUT: Final = 1.0
 _UNAUTHORIZED: Final = {"WWW-Authenticate": 'Basic realm="podgpu", charset="UTF-8"'}
@@ -145,7 +142,7 @@ async def open_access(path: Path, log: logging.Logger, setting: str = "http.web_
         rules = await asyncio.to_thread(reader.reload)
     except ConfigError as error:
         raise PermanentError(f"{setting}: {error}") from error
-    return Access(reader, rules or OPEN_RULES, log)
+    return Access(reader, rules or Rules(), log)
 
 
 def credentials(header: str) -> tuple[bytes, bytes] | None:

@@ -65,7 +65,7 @@ async def attacked(shared: Listeners) -> AsyncIterator[tuple[Attackers, Clients,
 def written(shared: Listeners) -> int:
     """Return the number of bytes that wait to be sent on all connections."""
     servers = [listener._server for listener in shared._listeners.values()]
-    handlers = [handler for server in servers if server for handler in server.connections]
+    handlers = [handler for server in servers for handler in server.connections]
     return sum(one.transport.get_write_buffer_size() for one in handlers if one.transport)
 
 
