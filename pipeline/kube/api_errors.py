@@ -72,11 +72,9 @@ def status_error(status: Mapping[str, object], code: int = 0) -> ApiError:
     code = code or as_int(status.get("code")) or 0
     reason = line(as_text(status.get("reason")), 60)
     seconds = as_int(as_dict(status.get("details")).get("retryAfterSeconds"))
-    parts = [
-        word for word in (str(code) if code else "", reason or responses.get(code, "")) if word
-    ]
     message = line(as_text(status.get("message")))
-    summary = " ".join(parts) or "an error without a code"
+    summary = f"{code or ''} {reason or responses.get(code, '')}".strip()
+    summary = summary or "an error without a code"
     return ApiError(
         f"{summary}: {message}" if message else summary,
         status=code,

@@ -26,6 +26,7 @@ from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.kube.api_errors import response_error
 from pipeline.kube.credentials import Access, Credentials
 from pipeline.kube.request import TIMEOUT, Request
+from pipeline.net.http_get import body_of
 from pipeline.net.proxies import ProxyError, proxy_for
 
 _MAX_CREDENTIAL_AGE: Final = 60.0
@@ -65,14 +66,6 @@ class Client:
         self._lock = asyncio.Lock()
         self._connection: _Connection | None = None
 
-    async def start(self) -> None:
-        """Read the credentials for the first time.
-
-        Raises:
-            TransientError: there are none.
-        """
-        await self._load()
-
     async def close(self) -> None:
         """End all connections."""
         self._threads.shutdown()
@@ -100,9 +93,12 @@ class Client:
         )
         async with self._response(request, timeout) as response:
             try:
-                return await _body(response, _MAX_BODY_BYTES)
+                body = await body_of(response, _MAX_BODY_BYTES)
             except _BROKEN as error:
                 raise self._error(request, error) from error
+            if len(body) > _MAX_BODY_BYTES:
+                raise self._error(request, f"sent more than {_MAX_BODY_BYTES} bytes")
+            return body
 
     @asynccontextmanager
     async def watch(
@@ -192,7 +188,7 @@ class Client:
         if 200 <= response.status < 300:
             return response
         try:
-            body = _without_token(await _body(response, _ERROR_BYTES, cut=True), access)
+            body = _without_token(await body_of(response, _ERROR_BYTES), access)
         except _BROKEN:
             body = b""
         finally:
@@ -234,7 +230,7 @@ class Client:
         ):
             return old
         try:
-            access = await self._load()
+            access = await self.load()
         except TransientError as error:
             # The folder's link may just be replaced; the previous credentials are probably valid.
             if old is None or refused:
@@ -247,7 +243,12 @@ class Client:
                 self._connection = None
         return access
 
-    async def _load(self) -> Access:
+    async def load(self) -> Access:
+        """Read the credentials.
+
+        Raises:
+            TransientError: there are none.
+        """
         loop = asyncio.get_running_loop()
         started, reload = loop.time(), self._refused
         self._access = await loop.run_in_executor(
@@ -313,19 +314,6 @@ class _Connection:
         self._retired = True
         if now or not self._users:
             await self.session.close()
-
-
-async def _body(response: aiohttp.ClientResponse, longest: int, *, cut: bool = False) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
-    async for piece in response.content.iter_any():
-        pieces.append(piece)
-        size += len(piece)
-        if size > longest:
-            if cut:
-                break
-            raise ValueError(f"sent more than {longest} bytes")
-    return b"".join(pieces)[:longest]
 
 
 def _without_token(body: bytes, access: Access) -> bytes:

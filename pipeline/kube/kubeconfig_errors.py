@@ -92,9 +92,12 @@ def _match_text(text: str, forms: Sequence[tuple[str, str]]) -> str:
 def _file_problem(error: Exception, path: Path) -> str:
     text = str(error)
     if text.startswith(_ABSENT):
-        name = _file_suffix(text.removeprefix(_ABSENT), path)
+        # There may be a certificate or a key in place of the name of the file.
+        name = text.removeprefix(_ABSENT)
+        shown = len(name.removeprefix(f"{path.parent}/")) <= _MAX_NAME
+        suffix = f" ({line(name)})" if shown else ""
         return (
-            f"a certificate or key file that it names does not exist{name}; mount the file, or "
+            f"a certificate or key file that it names does not exist{suffix}; mount the file, or "
             "use certificate-authority-data, client-certificate-data and client-key-data"
         )
     if not isinstance(error, OSError):
@@ -103,21 +106,11 @@ def _file_problem(error: Exception, path: Path) -> str:
         return f"{_reason(error)}; check that the file exists and is readable"
     if error.filename is None:
         return f"{_reason(error)}; check which folders podgpu can write and which hosts it reaches"
-    if _is_temporary(Path(os.fsdecode(error.filename))):
+    # The library writes embedded certificates to temporary files.
+    folder, name = os.path.split(os.fsdecode(error.filename))
+    if folder == tempfile.gettempdir() and name.startswith(tempfile.gettempprefix()):
         return f"{_reason(error)}: {line(str(error.filename))}; let podgpu write there"
     return f"tokenFile: {_reason(error)}; give the path of a file, and mount it"
-
-
-def _is_temporary(path: Path) -> bool:
-    """Whether the path is a temporary file of the library, for an embedded certificate."""
-    prefix = tempfile.gettempprefix()
-    return path.parent == Path(tempfile.gettempdir()) and path.name.startswith(prefix)
-
-
-def _file_suffix(name: str, path: Path) -> str:
-    """Return a file's name for a message; empty if it may be the content instead of the name."""
-    given = name.removeprefix(f"{path.parent}/")
-    return f" ({line(name)})" if len(given) <= _MAX_NAME else ""
 
 
 def _reason(error: OSError) -> str:

@@ -7,19 +7,9 @@ resource version, as long as the server still has that version.
 """
 
 from dataclasses import dataclass
-from enum import Enum
 from http import HTTPStatus
 
 from pipeline.base.errors import ApiError
-
-
-class Step(Enum):
-    """Which request to make."""
-
-    STREAM = "stream"
-    LIST = "list"
-    WATCH = "watch"
-
 
 _NOT_OFFERED = {
     HTTPStatus.BAD_REQUEST,
@@ -69,29 +59,26 @@ class ListWatch:
     _unexpected: int = 0
 
     @property
-    def step(self) -> Step:
-        """The next request."""
-        if self.complete:
-            return Step.WATCH
-        return Step.STREAM if self.stream_supported else Step.LIST
+    def lists(self) -> bool:
+        """Whether the next request is a list; else it is a watch or a stream."""
+        return not self.complete and not self.stream_supported
 
     def parameters(self, seconds: int) -> dict[str, str]:
-        """Return the query parameters of the next step.
+        """Return the query parameters of the next request.
 
         Args:
             seconds: for which the server keeps a stream open.
         """
-        step = self.step
         # 0 allows any state in the server's cache. A later version excludes older states.
         version = {} if self.any_version else {"resourceVersion": self.version or "0"}
-        if step is Step.LIST:
+        if self.lists:
             # A response from the cache has no pages; one from the database has.
             return version or {"limit": str(_PAGE_SIZE)}
         watch = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
-        if step is Step.STREAM:
-            whole = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-            return watch | whole | version
-        return watch | {"resourceVersion": self.version}
+        if self.complete:
+            return watch | {"resourceVersion": self.version}
+        whole = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        return watch | whole | version
 
     def note_version(self, version: str) -> None:
         """Note the resource version of an event of a watch."""

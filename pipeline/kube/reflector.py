@@ -14,8 +14,8 @@ from pipeline.base.errors import ApiError
 from pipeline.base.safe_text import line
 from pipeline.component.contracts import KubeApi
 from pipeline.kube.api_errors import status_error
-from pipeline.kube.json_access import as_dict, as_text
-from pipeline.kube.list_watch_state import ListWatch, Step
+from pipeline.kube.json_access import as_dict, as_text, parsed_object
+from pipeline.kube.list_watch_state import ListWatch
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -122,7 +122,7 @@ class Reflector(Generic[T]):
         while True:
             self._stream_opened_ns = None
             try:
-                if self._list_watch.step is Step.LIST:
+                if self._list_watch.lists:
                     await self._list()
                 else:
                     await self._watch()
@@ -264,10 +264,7 @@ class Reflector(Generic[T]):
         Raises:
             ApiError: it is an error, or not an event.
         """
-        try:
-            event = as_dict(orjson.loads(sent))
-        except orjson.JSONDecodeError as error:
-            raise self._unexpected(sent) from error
+        event = parsed_object(sent)
         kind, found = as_text(event.get("type")), event.get("object")
         if not kind or not isinstance(found, dict):
             raise self._unexpected(sent)

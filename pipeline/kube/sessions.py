@@ -65,7 +65,7 @@ class Sessions:
         # Importing the client imports aiohttp, which would block the event loop.
         client = await asyncio.to_thread(self._new_client, kubeconfig)
         try:
-            await client.start()
+            await client.load()
         except BaseException:
             await client.close()
             raise

@@ -139,7 +139,10 @@ async def fetch(
                 raise TransientError(
                     f"{shown_url}: sent a compressed response, which podgpu did not request"
                 )
-            return await _body(response, shown_url, most)
+            if len(body := await body_of(response, most)) > most:
+                text = f"is larger than {int(most)} bytes; check that it is the right page"
+                raise TransientError(f"{shown_url}: {text}")
+            return body
     except ProxyError as error:
         raise TransientError(f"{shown_url}: {error}") from None
     except TimeoutError as error:
@@ -179,17 +182,15 @@ def _raw_query(url: str) -> str:
         return ""
 
 
-async def _body(response: aiohttp.ClientResponse, shown_url: str, most: int) -> bytes:
+async def body_of(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Return the body of a response; of a longer one than `most`, the first `most` + 1 bytes."""
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece
         if len(body) > most:
-            # The rest is not read: closing the session drops it.
-            response.close()
-            raise TransientError(
-                f"{shown_url}: is larger than {int(most)} bytes; check that it is the right page"
-            )
-    return bytes(body)
+            response.close()  # the rest is not read
+            break
+    return bytes(body[: most + 1])
 
 
 def _status_error(response: aiohttp.ClientResponse, secrets: frozenset[str]) -> str:

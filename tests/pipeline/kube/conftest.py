@@ -144,7 +144,7 @@ def account(folder: Path, server: Server) -> Account:
 async def connected(credentials: ServiceAccount | KubeconfigFile) -> AsyncIterator[Client]:
     client = Client(credentials)
     try:
-        await client.start()
+        await client.load()
         yield client
     finally:
         await client.close()
