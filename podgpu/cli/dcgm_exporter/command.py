@@ -15,8 +15,8 @@ from pipeline.component.registry import RegisteredKinds
 from podgpu.cli import config_commands
 from podgpu.cli.dcgm_exporter import config_file, go_arguments
 from podgpu.cli.dcgm_exporter.config_builder import ConfigBuilder, ConfigDraft, yaml_text
+from podgpu.cli.dcgm_exporter.go_arguments import COMMAND, Settings
 from podgpu.cli.dcgm_exporter.option_table import OPTIONS, TYPES, Option, Support
-from podgpu.cli.dcgm_exporter.settings import COMMAND, Settings
 
 _REQUIRES: Final = {
     "kubernetes-enable-pod-labels": "kubernetes",

@@ -14,7 +14,7 @@ import msgspec
 from config.value_types import Duration
 from pipeline.component.registry import RegisteredKinds
 from pipeline.http.allowed_hosts import ANY_HOST
-from podgpu.cli.dcgm_exporter.settings import Settings
+from podgpu.cli.dcgm_exporter.go_arguments import Settings
 
 _MIN_INTERVAL: Final = 100  # milliseconds, the minimum of the nvml source
 _WINDOWS: Final = {

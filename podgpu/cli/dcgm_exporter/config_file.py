@@ -12,8 +12,7 @@ import msgspec
 
 from config.errors import ConfigError, Problem
 from config.loader import parse_struct, read
-from podgpu.cli.dcgm_exporter.go_arguments import milliseconds
-from podgpu.cli.dcgm_exporter.settings import Setting
+from podgpu.cli.dcgm_exporter.go_arguments import Setting, milliseconds
 
 _FIELDS_IN_FILE: Final = (
     "podgpu reads fields only from a counters file: write each field as a line NAME, type, help "

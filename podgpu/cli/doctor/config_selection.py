@@ -20,7 +20,6 @@ from podgpu.cli.arguments import DCGM_COMMAND
 from podgpu.cli.config_commands import PLACES, located
 from podgpu.cli.dcgm_exporter import go_arguments
 from podgpu.cli.dcgm_exporter.command import effective_config
-from podgpu.cli.dcgm_exporter.settings import COMMAND
 
 _PROC: Final = Roots().proc
 _BUILT_IN: Final = "the built-in configuration"
@@ -61,6 +60,8 @@ def configured(named: Path | None, words: Sequence[str]) -> tuple[Config, str]:
 def _dcgm(words: Sequence[str], env: Mapping[str, str]) -> Config:
     line = go_arguments.read(words)
     if line.info:
-        hint = f"run {COMMAND} --{line.info}"
-        raise ConfigError(COMMAND, [Problem(f"--{line.info}", "is not a configuration", hint)])
+        hint = f"run {go_arguments.COMMAND} --{line.info}"
+        raise ConfigError(
+            go_arguments.COMMAND, [Problem(f"--{line.info}", "is not a configuration", hint)]
+        )
     return effective_config(line, env).config

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from pipeline.status_page.display_text import amount, span, unresolved_text
-from pipeline.status_page.problems import problems, summary
+from pipeline.status_page.display_text import amount, problems, span, summary, unresolved_text
 from pipeline.status_page.status_document import (
     ErrorStatus,
     GpuStatus,

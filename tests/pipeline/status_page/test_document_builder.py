@@ -8,10 +8,9 @@ import pytest
 from pipeline.base.telemetry import Meter, Telemetry
 from pipeline.component.registry import OWN_FAMILIES
 from pipeline.model import SourceLost
-from pipeline.status_page.display_text import amount
+from pipeline.status_page.display_text import amount, problems
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.html.tables import sinks
-from pipeline.status_page.problems import problems
 from pipeline.status_page.status_document import StatusDocument
 from podgpu.cli.top.view import components
 from tests.pipeline.status_page.scenes import report_claims, started_node, status, status_input

@@ -7,9 +7,8 @@ import pytest
 
 from pipeline.model import NS, Claim, Evidence, Pod, PodInfo, PodsReplaced, Reading
 from pipeline.status_page.device_status import MOST_HOLDERS
-from pipeline.status_page.display_text import access_text
+from pipeline.status_page.display_text import access_text, problems, summary
 from pipeline.status_page.document_builder import status_of
-from pipeline.status_page.problems import problems, summary
 from pipeline.status_page.status_document import VERSION, GpuStatus, StatusDocument
 from tests.pipeline.status_page.scenes import (
     GIB,

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.errors import ConfigError
-from podgpu.cli.dcgm_exporter.go_arguments import milliseconds, read, variables
+from podgpu.cli.dcgm_exporter.go_arguments import Setting, Settings, milliseconds, read, variables
 from podgpu.cli.dcgm_exporter.option_table import OPTIONS, Option, Value
-from podgpu.cli.dcgm_exporter.settings import Settings
 
 SWITCHES = [option for option in OPTIONS if option.value_type is bool and option.variable]
 TRUE, FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
@@ -151,8 +150,6 @@ def test_variables_of_a_kubernetes_service_are_ignored() -> None:
 
 
 def test_options_take_precedence_over_variables_and_variables_over_the_file() -> None:
-    from podgpu.cli.dcgm_exporter.settings import Setting
-
     line = read(["-c", "1000", "-k=false", "--nvidia-resource-names", "a/b"]).settings
     env = variables(
         {

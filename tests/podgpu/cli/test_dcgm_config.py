@@ -9,9 +9,8 @@ import pytest
 
 from config.errors import ConfigError
 from podgpu.cli.dcgm_exporter.command import effective_config
-from podgpu.cli.dcgm_exporter.go_arguments import Line
+from podgpu.cli.dcgm_exporter.go_arguments import Line, Setting
 from podgpu.cli.dcgm_exporter.option_table import OPTIONS, Support
-from podgpu.cli.dcgm_exporter.settings import Setting
 from tests.podgpu.cli.dcgm_configs import config_of, parsed, value_at
 
 SETTINGS: list[tuple[str, dict[str, object]]] = [
