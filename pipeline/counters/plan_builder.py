@@ -50,15 +50,37 @@ def default_plan(setting: Counters) -> FieldPlan:
 
 
 def planned(text: str, setting: Counters) -> Reading:
-    """Parse a list and make its plan; never raises."""
-    selection = _RowSelection()
+    """Parse a list and make its plan; never raises. The first row of a name or field is used."""
+    rows: list[Row] = []
+    labels: list[LabelRow] = []
+    complaints: list[str] = []
+    used: dict[str, ListRow] = {}
     for row in read(text):
-        selection.take(row)
+        if isinstance(row, str):
+            complaints.append(row)
+            continue
+        field = _field(row, guess=len(complaints) < _MAX_LISTED)
+        if isinstance(field, str):
+            problem = field
+        elif (first := used.get(row.name) or used.get(field.name)) is not None:
+            problem = f"is the same field as {first.name} on line {first.line}; remove one of them"
+            if first.name == row.name:
+                problem = f"is already on line {first.line}; remove one of them"
+        else:
+            used[row.name] = used[field.name] = row
+            if field.type == "label":
+                labels.append(LabelRow(row.name, field.name))
+            else:
+                kind = cast('Literal["gauge", "counter"]', row.type)
+                # podgpu's name of a field has no prefix yet, and means podgpu's unit.
+                metric = field.podgpu_metric if row.name == field.name else row.name
+                rows.append(Row(field, metric, kind, row.help))
+            continue
+        complaints.append(f"line {row.line}: {_shown_name(row.name)} {problem}")
     plan = None
-    if selection.rows:
-        own = _own_fields() if setting.own else set()
-        plan = _plan(selection.rows, selection.labels, setting, own)
-    return Reading(plan, tuple(selection.complaints))
+    if rows:
+        plan = _plan(rows, labels, setting, _own_fields() if setting.own else set())
+    return Reading(plan, tuple(complaints))
 
 
 def _own_fields() -> set[str]:
@@ -93,44 +115,6 @@ def _renamed(rows: list[Row], names: set[str]) -> list[Row]:
         for field in CATALOGUE
         if field.name in others and field.metric in taken
     ]
-
-
-class _RowSelection:
-    """Collects valid rows; the first row of a name or a field is used."""
-
-    def __init__(self) -> None:
-        self.rows: list[Row] = []
-        self.labels: list[LabelRow] = []
-        self.complaints: list[str] = []
-        self._names: dict[str, int] = {}
-        self._fields: dict[str, ListRow] = {}
-
-    def take(self, row: ListRow | str) -> None:
-        if isinstance(row, str):
-            self.complaints.append(row)
-            return
-        field = _field(row, guess=len(self.complaints) < _MAX_LISTED)
-        fault = field if isinstance(field, str) else self._duplicate(row, field)
-        if fault or isinstance(field, str):
-            self.complaints.append(f"line {row.line}: {_shown_name(row.name)} {fault}")
-            return
-        self._names[row.name] = row.line
-        self._fields[field.name] = row
-        if field.type == "label":
-            self.labels.append(LabelRow(row.name, field.name))
-        else:
-            kind = cast('Literal["gauge", "counter"]', row.type)
-            # podgpu's name of a field has no prefix yet, and means podgpu's unit.
-            metric = field.podgpu_metric if row.name == field.name else row.name
-            self.rows.append(Row(field, metric, kind, row.help))
-
-    def _duplicate(self, row: ListRow, field: Field) -> str:
-        if row.name in self._names:
-            return f"is already on line {self._names[row.name]}; remove one of them"
-        if field.name in self._fields:
-            first = self._fields[field.name]
-            return f"is the same field as {first.name} on line {first.line}; remove one of them"
-        return ""
 
 
 def _field(row: ListRow, *, guess: bool) -> Field | str:

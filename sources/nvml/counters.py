@@ -119,5 +119,5 @@ def pcie_counters(target: Target) -> PcieCounters | None:
     """
     rates = frozenset(rate for rate, field in COUNTERS.items() if target.wants(field))
     rates_target = replace(target, wanted=replace(target.wanted, fields=rates))
-    profiler = Profiling(rates_target).gpu() if rates else None
+    profiler = Profiling(rates_target).profiler(target.uuid) if rates else None
     return None if profiler is None else PcieCounters(profiler, target)

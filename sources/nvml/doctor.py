@@ -142,7 +142,7 @@ def _gpus(gpus: Sequence[_Gpu], code: int, driver: Driver) -> Iterable[Finding]:
         check.failure(
             gpu.name,
             f"returned {codes.name(gpu.code)} ({gpu.code})",
-            _fix_for(gpu.code),
+            _FIXES.get(gpu.code, _OTHER_FIX),
         )
         for gpu in gpus
         if gpu.code
@@ -157,21 +157,24 @@ def _gpus(gpus: Sequence[_Gpu], code: int, driver: Driver) -> Iterable[Finding]:
     return found or [check.ok(_PLACE, f"{len(gpus)} GPUs respond")]
 
 
-def _fix_for(code: int) -> str:
-    """Return the fix for a code. Only the fix for a lost GPU ends its workloads."""
-    if code in codes.LOST:
-        return (
-            "see the kernel log (dmesg) for its XID errors, drain the node, then reset the GPU "
-            "(nvidia-smi --gpu-reset) or reboot; replace a GPU that is lost again"
-        )
-    if code == codes.NO_PERMISSION:
-        return (
-            "make the container runtime pass this GPU to the container (runtimeClassName: nvidia, "
-            "NVIDIA_VISIBLE_DEVICES=all), and check that its file in /dev can be opened"
-        )
-    if code == codes.INSUFFICIENT_POWER:
-        return "check the power cables of the card and the power supply of the node"
-    return "see the kernel log (dmesg) for NVRM messages and XID errors; nvidia-smi -q shows more"
+# Only the fix for a lost GPU ends its workloads.
+_FIXES: Final = {
+    **dict.fromkeys(
+        codes.LOST,
+        "see the kernel log (dmesg) for its XID errors, drain the node, then reset the GPU "
+        "(nvidia-smi --gpu-reset) or reboot; replace a GPU that is lost again",
+    ),
+    codes.NO_PERMISSION: (
+        "make the container runtime pass this GPU to the container (runtimeClassName: nvidia, "
+        "NVIDIA_VISIBLE_DEVICES=all), and check that its file in /dev can be opened"
+    ),
+    codes.INSUFFICIENT_POWER: (
+        "check the power cables of the card and the power supply of the node"
+    ),
+}
+_OTHER_FIX: Final = (
+    "see the kernel log (dmesg) for NVRM messages and XID errors; nvidia-smi -q shows more"
+)
 
 
 def _mig(nvml: Library, gpus: Sequence[_Gpu]) -> Finding:

@@ -139,19 +139,20 @@ class XidCounts:
         self._window_ns = 0
         self._gpus: dict[str, _GpuXids] = {}
 
-    def set_window(self, window_ns: int) -> None:
-        """Set the length of the window; a change clears the counts of the window."""
-        if window_ns != self._window_ns:
-            self._window_ns = window_ns
-            for gpu in self._gpus.values():
-                gpu.recent = SlidingCounts(window_ns)
+    def configure(self, codes: Iterable[int], window_ns: int) -> None:
+        """Set what is counted.
 
-    def start_at_zero(self, codes: Iterable[int]) -> None:
-        """Let the counters of these codes start at 0; remove the zeros of other codes."""
+        Args:
+            codes: their counters start at 0; zeros of other codes are removed.
+            window_ns: the length of the window; a change clears the counts of the window.
+        """
         self._codes = tuple(sorted(set(codes)))
+        is_new, self._window_ns = window_ns != self._window_ns, window_ns
         for gpu in self._gpus.values():
             kept = (item for item in gpu.counts.items() if item[1] or item[0] in self._codes)
             gpu.counts = dict(kept)
+            if is_new:
+                gpu.recent = SlidingCounts(window_ns)
 
     def _gpu(self, uuid: str) -> _GpuXids:
         return self._gpus.setdefault(uuid, _GpuXids(SlidingCounts(self._window_ns)))

@@ -211,22 +211,16 @@ class Profiling:
             if name not in engines or int(engines[name][2]) < has[engines[name][1]]
         )
 
-    def gpu(self) -> Profiler | None:
-        """Create the profiler of the GPU itself; None if there is nothing to read."""
-        return self._profiler(self._own, self._target.uuid, "nvmlGpmSampleGet")
-
-    def instance(self, uuid: str, gpu_instance: int) -> Profiler | None:
-        """Create the profiler of a MIG instance; None if there is nothing to read.
+    def profiler(self, uuid: str, gpu_instance: int | None = None) -> Profiler | None:
+        """Create the profiler of the GPU or of a MIG instance; None if there is nothing to read.
 
         NVML counts per GPU instance, not per compute instance.
         """
-        number = ctypes.c_uint(gpu_instance)
-        return self._profiler(self._instances, uuid, "nvmlGpmMigSampleGet", number)
-
-    def _profiler(
-        self, query: MetricQuery | None, uuid: str, call: str, *args: object
-    ) -> Profiler | None:
+        target = replace(self._target, uuid=uuid)
+        query = self._own if gpu_instance is None else self._instances
         if query is None:
             return None
-        take = self._target.bind(call, *args)
-        return Profiler(replace(self._target, uuid=uuid), partial(partial, take), query)
+        take = target.bind("nvmlGpmSampleGet")
+        if gpu_instance is not None:
+            take = target.bind("nvmlGpmMigSampleGet", ctypes.c_uint(gpu_instance))
+        return Profiler(target, partial(partial, take), query)

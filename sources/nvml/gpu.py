@@ -45,7 +45,7 @@ class Gpu:
         self._now = target.now
         self._plan = plan = read_plan.for_gpu(target, peers)
         self._profiling = Profiling(target)
-        plan.add(plan.fast, *sample_statistics.rings(target), self._profiling.gpu())
+        plan.add(plan.fast, *sample_statistics.rings(target), self._profiling.profiler(device.uuid))
         plan.add(plan.slow, pcie_counters(target))
         self._probe = read_plan.probe(target)
         self._slow_rounds = 0

@@ -165,7 +165,7 @@ class MigInstances:
         device = replace(parent, uuid=uuid, mig=place)
         target = replace(self._target, handle=self._handle, uuid=uuid)
         plan = Plan(shared(target, carries=False))
-        plan.add(plan.fast, self._profiling.instance(uuid, gi))
+        plan.add(plan.fast, self._profiling.profiler(uuid, gi))
         return MigInstance(key, device, plan, self._handle, library.address(self._handle))
 
     def _profile(self) -> str:

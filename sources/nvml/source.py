@@ -61,8 +61,7 @@ class NvmlSource:
                 f"{target} still hangs: the driver is stuck, see the kernel log (dmesg); "
                 "reset the GPUs or restart the node"
             )
-        state.xids.start_at_zero(self._options.xid_codes)
-        state.xids.set_window(round(self._options.xid_window * NS))
+        state.xids.configure(self._options.xid_codes, round(self._options.xid_window * NS))
         state.workers.start(ctx.clock, self._options.deadline)
         try:
             await Sampler(ctx, self._options, state, self._sysfs_root).run()

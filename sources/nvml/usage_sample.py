@@ -154,7 +154,7 @@ class GpuUsageSampler:
         plan = self._gpu_device.plan
         if self.processes_hidden and not self._has_instances and not self._has_gpu_profiler:
             self._has_gpu_profiler = True
-            plan.add(plan.slow, self._profiling.gpu())
+            plan.add(plan.slow, self._profiling.profiler(self.gpu.uuid))
         at = self._now()
         tiers = [plan.fast] if self._has_instances else [plan.fast, plan.slow]
         read, since = self._gpu_device.read(sample, at, *tiers)
@@ -188,7 +188,7 @@ class GpuUsageSampler:
         target = replace(self._target, handle=present.handle, uuid=uuid)
         plan = Plan(shared(target, carries=False))
         if placement is not None:
-            instance = self._profiling.instance(uuid, placement.gpu_instance_id)
+            instance = self._profiling.profiler(uuid, placement.gpu_instance_id)
             plan.add(plan.fast, instance)
         return _SampledDevice(uuid, plan)
 

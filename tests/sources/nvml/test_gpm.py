@@ -301,7 +301,7 @@ def opened(fake: FakeNvml, scenario: Scenario) -> tuple[Profiler, Clock, Library
     nvml.open()
     _, handle = nvml.handle_at(0)
     target = Target(nvml, handle, GPU[0], ReadingRequest(frozenset({ACTIVE})), clock)
-    profiler = Profiling(target).gpu()
+    profiler = Profiling(target).profiler(target.uuid)
     assert profiler is not None
     fake.calls(reset=True)
     return profiler, clock, nvml

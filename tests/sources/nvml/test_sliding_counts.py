@@ -53,7 +53,7 @@ def recent(counts: XidCounts, when: int) -> list[tuple[dict[str, str], float]]:
 
 def test_xids_within_the_window_are_counted_by_code() -> None:
     counts = XidCounts()
-    counts.set_window(5 * MINUTE)
+    counts.configure((), 5 * MINUTE)
     counts.start_watching(GPU[0], at(0))
     size = {"window_size_in_ms": "300000"}
     assert recent(counts, 0) == [(size, 0)], "one series without a code before the first error"
@@ -62,14 +62,14 @@ def test_xids_within_the_window_are_counted_by_code() -> None:
     assert recent(counts, 3 * MINUTE) == [({**size, "xid": "31"}, 1), ({**size, "xid": "79"}, 2)]
     assert recent(counts, 7 * MINUTE) == [({**size, "xid": "31"}, 1), ({**size, "xid": "79"}, 0)]
     assert recent(counts, 9 * MINUTE) == [({**size, "xid": "31"}, 0), ({**size, "xid": "79"}, 0)]
-    counts.set_window(1 * MINUTE)
+    counts.configure((), 1 * MINUTE)
     size = {"window_size_in_ms": "60000"}
     assert recent(counts, 9 * MINUTE) == [({**size, "xid": "31"}, 0), ({**size, "xid": "79"}, 0)]
 
 
 def test_a_gpu_that_is_not_watched_has_no_counts() -> None:
     counts = XidCounts()
-    counts.set_window(MINUTE)
+    counts.configure((), MINUTE)
     assert recent(counts, 0) == []
 
 
@@ -148,7 +148,7 @@ async def test_counts_continue_over_a_reload_unless_the_window_changes(fake_nvml
 
 def test_error_counts_start_when_the_gpu_is_first_watched() -> None:
     counts = XidCounts()
-    counts.start_at_zero((31,))
+    counts.configure((31,), MINUTE)
     counts.start_watching(GPU[0], at(7))
     counts.add(GPU[0], 79, at(60))
     counts.start_watching(GPU[0], at(90))  # the driver was reloaded; podgpu's count continues
