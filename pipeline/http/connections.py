@@ -212,7 +212,9 @@ class Server(web.Server):
             client.abort()
 
 
-def _request(message: Any, *others: Any) -> web.BaseRequest:
+def _request(
+    message: Any, payload: Any, protocol: web.RequestHandler, writer: Any, task: Any
+) -> web.BaseRequest:
     """Make a request object, without the host in the request line if that is invalid.
 
     aiohttp raises an error for a host as in `http://xn--/metrics`, sends no response, and keeps the
@@ -220,10 +222,10 @@ def _request(message: Any, *others: Any) -> web.BaseRequest:
     """
     loop = asyncio.get_running_loop()
     try:
-        return web.BaseRequest(message, *others, loop)
+        return web.BaseRequest(message, payload, protocol, writer, task, loop)
     except ValueError:
         message = message._replace(url=message.url.relative())
-        return web.BaseRequest(message, *others, loop)
+        return web.BaseRequest(message, payload, protocol, writer, task, loop)
 
 
 def _too_large(headers: Mapping[str, str]) -> bytes:
