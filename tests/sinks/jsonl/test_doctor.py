@@ -8,7 +8,7 @@ import pytest
 
 from config.value_types import ByteSize
 from pipeline.component.findings import Finding, Verdict
-from pipeline.diagnostics import write_access
+from pipeline.diagnostics import file_access
 from pipeline.diagnostics.check_runner import findings_of
 from sinks.jsonl.doctor import examine
 from sinks.jsonl.options import Options
@@ -45,7 +45,7 @@ async def test_a_file_without_write_permission_is_a_failure(
     """`os.access` is patched, since root may write to any file."""
     path = write(tmp_path / "gpu.jsonl")
     ctx = context(tmp_path / "ctx")
-    monkeypatch.setattr(write_access.os, "access", lambda *_: False)  # type: ignore[attr-defined]
+    monkeypatch.setattr(file_access.os, "access", lambda *_: False)  # type: ignore[attr-defined]
     options = Options(path=str(path), max_size=ByteSize.parse(size))
     finding = of(await findings_of(partial(examine, options, ctx)), "jsonl.file")
     is_bad(finding, "failure", "is not writable", "mount the folder")
