@@ -67,7 +67,8 @@ def test_a_mig_instance_of_unknown_size_has_no_price_by_the_hour() -> None:
         usage_row("MIG-0", identity("a"), 7, 1, 1),
         usage_row("GPU-0", identity("a"), 1, 1, 1),
     )
-    assert cost([one], {"MIG-0": None}, HOUR_PRICE) == Sum()
+    unknown: Sum[Fraction] = Sum()
+    assert cost([one], {"MIG-0": None}, HOUR_PRICE) == unknown
     parts = {"MIG-0": None, **WHOLE}
     assert cost([one, other], parts, HOUR_PRICE) == Sum(Fraction("2.5"), partial=True)
 

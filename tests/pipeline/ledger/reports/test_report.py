@@ -125,7 +125,9 @@ def test_an_invalid_grouping_is_refused_with_the_valid_ones(text: str) -> None:
         ((9, 0), Sum(9 * HOUR), Sum(-HOUR)),
     ],
 )
-def test_an_unknown_sum_is_not_0(busy: tuple[float | None, ...], total: Sum, idle: Sum) -> None:
+def test_an_unknown_sum_is_not_0(
+    busy: tuple[float | None, ...], total: Sum[int], idle: Sum[int]
+) -> None:
     one = identity("a")
     [row] = report_of(*(usage_row(f"GPU-{n}", one, 4, each, 1) for n, each in enumerate(busy))).rows
     assert (row.held_ns, row.busy_ns, row.idle_ns) == (8 * HOUR, total, idle)
