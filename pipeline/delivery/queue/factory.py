@@ -5,7 +5,7 @@ from typing import Final
 
 from pipeline.base.errors import PermanentError, TransientError
 from pipeline.delivery.options import QueueOptions
-from pipeline.delivery.queue.disk.folder import KindError, LockedError
+from pipeline.delivery.queue.disk.folder import KindError, LockedError, OwnLockError
 from pipeline.delivery.queue.disk.shared_state import DiskShared
 from pipeline.delivery.queue.error_reasons import text_of
 from pipeline.delivery.queue.fallback_queue import FallbackQueue
@@ -37,22 +37,22 @@ def open_queue(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> 
     try:
         shared = DiskShared(options.path, int(options.max_size), kind, options.fsync.ns, now)
         return FallbackQueue(shared)
+    except OwnLockError as error:
+        raise TransientError(
+            f"the queue in {options.path} is in use by this podgpu: it is still closing, or "
+            "another sink uses it; each sink needs its own queue.path",
+            retry_after=_RETRY_SECONDS,
+        ) from error
     except LockedError as error:
-        if error.own_process:
-            raise TransientError(
-                f"the queue in {options.path} is in use by this podgpu: it is still closing, or "
-                "another sink uses it; each sink needs its own queue.path",
-                retry_after=_RETRY_SECONDS,
-            ) from error
         raise PermanentError(
-            f"the queue in {options.path} is in use by {error.owner or 'another process'}; stop "
-            "that process, or set another queue.path: each sink of each podgpu needs its own folder"
+            f"the queue in {options.path} is {text_of(error)}; stop that process, or set another "
+            "queue.path: each sink of each podgpu needs its own folder"
         ) from error
     except KindError as error:
         raise PermanentError(
-            f"the queue in {options.path} holds records of the kind {error.found}, and this sink "
-            f"has the kind {kind}; set another queue.path, or let a sink of the kind {error.found} "
-            "send them first and then remove the folder"
+            f"the queue in {options.path} {text_of(error)}, and this sink has the kind {kind}; set "
+            "another queue.path, or let a sink of the former kind send them first and then remove "
+            "the folder"
         ) from error
     except OSError as error:
         raise PermanentError(

@@ -32,29 +32,15 @@ _lock_holders_guard: Final = threading.Lock()
 
 
 class LockedError(OSError):
-    """The queue is in use by another process, or by another part of this process.
+    """The queue is in use by another process."""
 
-    Attributes:
-        owner: the process that wrote its number into the lock file; empty if none did.
-        own_process: whether it is this process.
-    """
 
-    def __init__(self, path: Path, owner: str, *, own_process: bool) -> None:
-        super().__init__(errno.EAGAIN, f"in use by {owner or 'another process'}", str(path))
-        self.owner = owner
-        self.own_process = own_process
+class OwnLockError(LockedError):
+    """The queue is in use by another part of this process."""
 
 
 class KindError(OSError):
-    """The folder holds records of another kind.
-
-    Attributes:
-        found: the kind of these records.
-    """
-
-    def __init__(self, path: Path, found: str) -> None:
-        super().__init__(errno.EEXIST, f"holds records of the kind {found}", str(path))
-        self.found = found
+    """The folder holds records of another kind."""
 
 
 class QueueFolder:
@@ -106,9 +92,10 @@ class QueueFolder:
         try:
             lock_file.take(self._lock)
         except BlockingIOError:
-            owner = lock_file.signed(self._lock)
+            text = f"in use by {lock_file.signed(self._lock) or 'another process'}"
             self._unlock()
-            raise LockedError(self.path, owner, own_process=holders > 1) from None
+            error = OwnLockError if holders > 1 else LockedError
+            raise error(errno.EAGAIN, text, str(self.path)) from None
         except OSError:
             self._unlock()
             raise

@@ -1,6 +1,7 @@
 """The files of a queue: appends records at the end and reads them from the front."""
 
 import contextlib
+import errno
 import os
 from collections import Counter
 from dataclasses import replace
@@ -80,7 +81,8 @@ class Store:
     def _load(self) -> None:
         saved = self._cursor.state
         if saved is not None and saved.kind not in ("", self._shared.kind):
-            raise KindError(self._shared.path, saved.kind)
+            text = f"holds records of the kind {saved.kind}"
+            raise KindError(errno.EEXIST, text, str(self._shared.path))
         found = self._scan(saved.segment if saved else 0)
         note = ""
         if saved is None:
