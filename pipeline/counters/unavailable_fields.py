@@ -107,7 +107,6 @@ def why(name: str) -> str:
     if name in ABSENT:
         reason, instead = ABSENT[name]
         return f"is not available: {reason}; {instead}"
-    for prefix, reason in _FAMILIES:
-        if name.startswith(prefix):
-            return f"is not available: {reason}"
-    return ""
+    reasons = (reason for prefix, reason in _FAMILIES if name.startswith(prefix))
+    reason = next(reasons, "")
+    return f"is not available: {reason}" if reason else ""

@@ -192,7 +192,8 @@ def _mig(nvml: Library, gpus: Sequence[_Gpu]) -> Finding:
             continue
         enabled += current.value
         if current.value != wanted.value:
-            pending.append(f"{gpu.name}: {_mode(current.value)}, {_mode(wanted.value)} is pending")
+            now, later = ("on", "off") if current.value else ("off", "on")
+            pending.append(f"{gpu.name}: {now}, {later} is pending")
         elif current.value and not _instances(nvml, gpu.handle):
             without_instances.append(gpu.name)
     if pending:
@@ -216,20 +217,13 @@ def _mig(nvml: Library, gpus: Sequence[_Gpu]) -> Finding:
     )
 
 
-def _mode(value: int) -> str:
-    return "on" if value else "off"
-
-
 def _instances(nvml: Library, handle: Handle) -> int:
     code, most = nvml.number("nvmlDeviceGetMaxMigDeviceCount", handle)
-    found = 0
-    for index in range(most if code == codes.OK else 0):
-        box = library.Device()
-        code = nvml.call(
-            "nvmlDeviceGetMigDeviceHandleByIndex", handle, ctypes.c_uint(index), ctypes.byref(box)
-        )
-        found += code == codes.OK
-    return found
+    name = "nvmlDeviceGetMigDeviceHandleByIndex"
+    return sum(
+        nvml.call(name, handle, ctypes.c_uint(index), ctypes.byref(library.Device())) == codes.OK
+        for index in range(most if code == codes.OK else 0)
+    )
 
 
 def _profiling(

@@ -4,6 +4,7 @@ import ctypes
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -13,7 +14,8 @@ from sources.nvml.counters import pcie_counters
 from sources.nvml.gpm import Profiling
 from sources.nvml.mig_instances import MigInstances
 from sources.nvml.nvlink import Peers
-from sources.nvml.targets import GpuReadings, Target
+from sources.nvml.readers import MEMORY_FIELDS, memory
+from sources.nvml.targets import GpuReadings, ReadingRequest, Target
 
 _REVIVE_EVERY: Final = 10  # slow rounds
 
@@ -47,7 +49,8 @@ class Gpu:
         self._profiling = Profiling(target)
         plan.add(plan.fast, *sample_statistics.rings(target), self._profiling.profiler(device.uuid))
         plan.add(plan.slow, pcie_counters(target))
-        self._probe = read_plan.probe(target)
+        fields = frozenset(MEMORY_FIELDS.values())
+        self._probe = memory(replace(target, wanted=ReadingRequest(fields)))
         self._slow_rounds = 0
         self.mig: MigInstances | None = None
         unread = GpuReadings(device.uuid, self._now())
@@ -163,9 +166,10 @@ class Gpu:
         if slow:
             alive |= plan.run(plan.slow, result, self._now())
         if not alive:
-            code = self._probe()
+            # Any call shows whether the GPU responds.
+            code = self._probe(GpuReadings("", at), at)
             codes.check(code)
-            if code not in codes.ALIVE:
+            if code not in codes.ALIVE | {codes.FUNCTION_NOT_FOUND}:
                 self._mark_down(result, code)
         if self._target.wanted.choice.flexible and mig is not None and mig.devices:
             self._drop_readings_of_instances(result)

@@ -22,7 +22,6 @@ from sources.nvml.targets import (
     SLOW,
     GpuReadings,
     Reader,
-    ReadingRequest,
     Target,
     reader,
 )
@@ -187,19 +186,6 @@ _SINGLE: Final[dict[str, Callable[[Target, str], Reader]]] = {
     "vgpu_license_status": readers.licence,
     "nvlink_up": nvlink.states,
 }
-
-
-def probe(target: Target) -> Callable[[], int]:
-    """Return a call that checks whether a GPU works, for a plan that got no answer."""
-    fields = frozenset(readers.MEMORY_FIELDS.values())
-    read = readers.memory(replace(target, wanted=ReadingRequest(fields)))
-
-    def call_once() -> int:
-        moment = Instant(0, 0)
-        code = read(GpuReadings("", moment), moment)
-        return codes.NOT_SUPPORTED if code == codes.FUNCTION_NOT_FOUND else code
-
-    return call_once
 
 
 def shared(target: Target, *, carries: bool) -> list[Reader]:

@@ -80,18 +80,15 @@ class NvmlState:
             if uuid not in present and (gpu.index, gpu.pci_bus_id) in taken
         ]
         for uuid in replaced:
-            self._forget(uuid)
+            del self.gpus[uuid]
+            self.down.discard(uuid)
+            self.xids.forget(uuid)
+            self.clock_events.forget(uuid)
+            self.pcie_totals.pop(uuid, None)
         self.departing += (uuid for uuid in replaced if uuid not in self.hidden)
         self.gpus.update(present)
         self.hidden = {uuid for uuid, gpu in self.gpus.items() if not choice.has_gpu(gpu.index)}
         self.departing += sorted(self.hidden & reported)
-
-    def _forget(self, uuid: str) -> None:
-        del self.gpus[uuid]
-        self.down.discard(uuid)
-        self.xids.forget(uuid)
-        self.clock_events.forget(uuid)
-        self.pcie_totals.pop(uuid, None)
 
     def counting_clock_events(self, length_ns: int) -> ClockEvents:
         """Return the counter of clock events over a window of that length."""

@@ -290,7 +290,12 @@ class Sampler:
         for place in stuck - self._stuck:
             ctx.meter.add("podgpu_sample_errors_total", device=place, error="hangs")
         self._stuck = stuck
-        why = {result.uuid: result.errors[0] for result in results if result.errors}
+        reasons = {
+            result.uuid: f"the driver returned {codes.name(result.errors[0])}"
+            for result in results
+            if result.errors
+        }
+        reasons |= dict.fromkeys(stuck, "a driver call hangs")
         returned = False
         for uuid in judged:
             if uuid in up:
@@ -300,12 +305,7 @@ class Sampler:
                     ctx.log.warning("%s responds again", state.describe(uuid))
             elif uuid not in state.down:
                 state.down.add(uuid)
-                if uuid in stuck:
-                    reason = "a driver call hangs"
-                elif uuid in why:
-                    reason = f"the driver returned {codes.name(why[uuid])}"
-                else:
-                    reason = "the driver does not enumerate it"
+                reason = reasons.get(uuid, "the driver does not enumerate it")
                 ctx.log.error("%s is down: %s", state.describe(uuid), reason)
         return returned
 
@@ -354,10 +354,8 @@ class Sampler:
 
     def _log_xid(self, uuid: str, code: int, unlogged: int) -> None:
         """Log an XID error, with the number of earlier ones that were not logged."""
-        text, args = "XID %d on %s", [code, self._state.describe(uuid)]
-        if unlogged:
-            text, args = f"{text}; %d more since the last log line", [*args, unlogged]
-        self._ctx.log.warning(text, *args)
+        more = f"; {unlogged} more since the last log line" if unlogged else ""
+        self._ctx.log.warning("XID %d on %s%s", code, self._state.describe(uuid), more)
 
     async def _emit_xids(self) -> None:
         """Emit XID errors, and the readings of them, immediately instead of with the next round."""

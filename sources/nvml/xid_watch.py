@@ -186,11 +186,9 @@ class XidWatch(threading.Thread):
             code, uuid = self._nvml.text("nvmlDeviceGetUUID", data.device)
             if code:
                 return
-        at, gpu_instance = self._clock.now(), _number(data.gpuInstanceId)
-        compute_instance = _number(data.computeInstanceId)
-        event = XidEvent(uuid, int(data.eventData), at, gpu_instance, compute_instance)
+        ids = (
+            None if number == NO_INSTANCE else int(number)
+            for number in (data.gpuInstanceId, data.computeInstanceId)
+        )
+        event = XidEvent(uuid, int(data.eventData), self._clock.now(), *ids)
         self._call_on_loop(self._on_xid, event)
-
-
-def _number(number: int) -> int | None:
-    return None if number == NO_INSTANCE else int(number)
