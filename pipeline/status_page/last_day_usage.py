@@ -77,8 +77,10 @@ class LastDayCache:
         # Compared by identity: after a reload, another ledger can have the same name.
         if self._known is None or self._ledger is not ledger:
             self._ledger, self._known, self._queried_at = ledger, LastDayUsage(name), None
-        if (self._query is None or self._query.done()) and self._is_old():
-            self._queried_at = self._clock.now()
+        now, tried = self._clock.now(), self._queried_at
+        is_old = tried is None or now.mono_ns - tried.mono_ns >= GOOD_FOR_NS
+        if is_old and (self._query is None or self._query.done()):
+            self._queried_at = now
             self._query = self._spawn(self._run_query(ledger), "the last 24 hours")
         return self._known
 
@@ -86,10 +88,6 @@ class LastDayCache:
         """Stop querying."""
         if self._query is not None:
             self._query.cancel()
-
-    def _is_old(self) -> bool:
-        tried = self._queried_at
-        return tried is None or self._clock.now().mono_ns - tried.mono_ns >= GOOD_FOR_NS
 
     async def _run_query(self, ledger: UsageHistory) -> None:
         now = self._clock.now()
