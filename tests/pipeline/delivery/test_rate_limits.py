@@ -1,5 +1,6 @@
-"""Tests of retry delays, message sizes and rate limits."""
+"""Tests of retry delays, message sizes, rate limits, and the warning about `max_rate`."""
 
+import logging
 import math
 import random
 
@@ -8,9 +9,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from config.value_types import Duration
+from pipeline.delivery.contract import Acked
 from pipeline.delivery.options import RetryOptions
 from pipeline.delivery.rate_limits import MessageSizeLimit, RateLimiter, RetryBackoff
 from pipeline.model import NS
+from tests.pipeline.delivery.refusing import refuses, warnings
+from tests.pipeline.delivery.support import Bench
+
+virtual = pytest.mark.looptime(start=1000)
 
 
 def backoff(initial: str = "1s", longest: str = "30s", seed: int = 1) -> RetryBackoff:
@@ -112,3 +118,72 @@ def test_a_delay_is_never_shorter_than_a_millisecond(rate: int, sizes: list[int]
             assert seconds >= 0.001
             now += round(seconds * NS)
         assert limiter.delay(now) == 0
+
+
+async def produce(bench: Bench, seconds: int, each: int) -> None:
+    """Put `each` records per second into the inbox."""
+    for _ in range(seconds):
+        bench.give(*[1] * each)
+        await bench.wait(1)
+
+
+@virtual
+async def test_r8_the_production_rate_is_a_metric(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(size=100, max_rate="1KiB")
+    async with bench.life():
+        await produce(bench, 59, 5)
+        assert bench.value("produced_bytes_per_second") == 0, "it is known after a minute"
+        await produce(bench, 3, 5)
+        assert bench.value("produced_bytes_per_second") == pytest.approx(500, rel=0.05)
+    assert warnings(caplog) == []
+
+
+@virtual
+async def test_r8_podgpu_warns_if_it_produces_more_than_max_rate(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With a receiver that accepts all data: the backlog does not shrink."""
+    caplog.set_level(logging.INFO, "podgpu")
+    bench = Bench(size=10_000, most_bytes=50_000, max_rate="50KiB", max_size="1MiB")
+    async with bench.life():
+        bench.push.answer = refuses()
+        await produce(bench, 3, 10)
+        bench.push.answer = lambda _: Acked()
+        await produce(bench, 300, 10)
+        [warning] = [text for text in warnings(caplog) if "max_rate" in text]
+        for part in (
+            "produces 100.9 KiB per second",
+            "50KiB",
+            "the oldest points are dropped",
+            "raise queue.max_rate",
+        ):
+            assert part in warning
+        [problem] = bench.ctx.own.problems.values()
+        assert "max_rate" in problem.text
+        assert bench.value("dropped_total") > 0
+        assert bench.imbalance == 0
+        await produce(bench, 130, 1)
+        messages = [r.getMessage() for r in caplog.records if "less than queue.max_rate" in r.msg]
+        assert len(messages) == 1
+        assert bench.value("queued") < 20
+
+
+@virtual
+@pytest.mark.parametrize("max_rate", ["0B", "4MiB"])
+async def test_a_production_rate_below_max_rate_causes_no_warning(
+    caplog: pytest.LogCaptureFixture, max_rate: str
+) -> None:
+    bench = Bench(size=10_000, most_bytes=50_000, max_rate=max_rate)
+    async with bench.life():
+        await produce(bench, 130, 10)
+    assert warnings(caplog) == []
+
+
+@virtual
+async def test_a_large_excess_is_logged_in_less_than_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(size=100_000, most_bytes=500_000, max_rate="64KiB", max_size="64MiB")
+    async with bench.life():
+        await produce(bench, 10, 10)
+        assert len(warnings(caplog)) == 1
