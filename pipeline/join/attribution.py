@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 
 from pipeline.join.arbitration import ArbitrationResult, make_holder
-from pipeline.join.claim_resolution import PodKey, ResolutionTime, ResolvedClaim
+from pipeline.join.claim_resolution import ResolutionTime, ResolvedClaim
 from pipeline.join.container_table import ContainerTable
 from pipeline.join.device_index import DeviceIndex
 from pipeline.join.dra_devices import DraNameHistory
@@ -287,12 +287,11 @@ class Attributor:
                     for one in arbitration.holders
                 ]
             )
-            conflicting_pods = tuple([_display_name(pod) for pod in arbitration.conflicting_pods])
+            conflicting = [
+                f"{ns}/{pod}" if pod else uid for ns, pod, uid in arbitration.conflicting_pods
+            ]
             new = replace(
-                known,
-                holders=holders,
-                conflicting_pods=conflicting_pods,
-                access=access,
+                known, holders=holders, conflicting_pods=tuple(conflicting), access=access
             )
             if new == known:
                 continue
@@ -350,8 +349,3 @@ def _access(resolved_claims: Iterable[ResolvedClaim]) -> tuple[Access, ...]:
         subject = replace(claim.subject, container_id=claim.claim.subject.container_id)
         found.setdefault(claim.subject, Access(subject, claim.source, claim.evidence))
     return tuple(sorted(found.values()))
-
-
-def _display_name(pod: PodKey) -> str:
-    namespace, name, uid = pod
-    return f"{namespace}/{name}" if name else uid

@@ -84,7 +84,7 @@ class SourcePods:
             _note(self._deleted, namespaced_name(pod), at.mono_ns)
         else:
             # The mirror pod is gone. Only the kubelet knows whether the static pod is.
-            self._remember_static_pod(node_pod)
+            set_last(self._static_pods, node_pod.info.uid, namespaced_name(pod), _MAX_STATIC_PODS)
         if node_pod.info.uid not in self._by_identifier:
             self._admitted_ns.pop(node_pod.info.uid, None)
 
@@ -111,10 +111,6 @@ class SourcePods:
             owner = namespaced_name(other)
         return owner is None or owner == namespaced_name(pod)
 
-    def _remember_static_pod(self, node_pod: Pod) -> None:
-        name = namespaced_name(node_pod)
-        set_last(self._static_pods, node_pod.info.uid, name, _MAX_STATIC_PODS)
-
     def _remove_identifiers(self, uid: str) -> None:
         node_pod = self._with_node_uid.pop(uid, None)
         if node_pod is None:
@@ -133,7 +129,8 @@ class SourcePods:
             self.delete(uid, at)
         for uid in self.pods:
             if (node_pod := self._with_node_uid[uid]).info.uid != uid:
-                self._remember_static_pod(node_pod)
+                owner = namespaced_name(node_pod)
+                set_last(self._static_pods, node_pod.info.uid, owner, _MAX_STATIC_PODS)
             self._remove_identifiers(uid)
         self.listed = False
         self.pods.clear()
