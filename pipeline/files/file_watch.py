@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Self
 
-from asyncinotify import Event, InitFlags, Inotify, Mask, Watch
+from asyncinotify import InitFlags, Inotify, Mask, Watch
 
 from pipeline.files.symlink_chain import links_of
 
@@ -133,10 +133,12 @@ class Watcher:
             self._timer = None
 
     def _drain(self, inotify: Inotify) -> None:
+        if inotify is not self._inotify:
+            return
         try:
             for _ in range(_BATCH):
                 event = inotify.sync_get()
-                if event is not None and self._is_relevant(event):
+                if event is not None and (event.name is None or str(event.name) in self._names):
                     self._on_event(event.mask)
         except BlockingIOError:
             return
@@ -147,14 +149,7 @@ class Watcher:
             return
         # There are more events than a batch: give the event loop a turn. Events in the library's
         # buffer do not make the descriptor readable, so `_drain` is called again explicitly.
-        asyncio.get_running_loop().call_soon(self._drain_again, inotify)
-
-    def _drain_again(self, inotify: Inotify) -> None:
-        if inotify is self._inotify:
-            self._drain(inotify)
-
-    def _is_relevant(self, event: Event) -> bool:
-        return event.name is None or str(event.name) in self._names
+        asyncio.get_running_loop().call_soon(self._drain, inotify)
 
     def _on_event(self, mask: Mask) -> None:
         if not mask & (Mask.MODIFY | Mask.CREATE):

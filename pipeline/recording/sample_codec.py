@@ -5,7 +5,7 @@ fields are written once, as new entries of tables. Later lines contain only indi
 tables and values. The order of readings is kept: only adjacent ones with the same time are grouped.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import groupby
 from operator import attrgetter
 from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
@@ -227,9 +227,9 @@ class SamplesDecoder(TableReader[tuple[_Column, ...]]):
 
 def index_in(table: dict[Any, int], entry: object, new: list[Any]) -> int:
     """Return the index of an entry in a table; a new entry is added to it and to `new`."""
-    index = table.get(entry)
-    if index is None:
-        index = table[entry] = len(table)
+    known = len(table)
+    index = table.setdefault(entry, known)
+    if index == known:
         new.append(entry)
     return index
 
@@ -246,5 +246,4 @@ def _encoded_value(value: Value) -> _Written:
 def _decoded_value(written: _Written) -> Value:
     if not isinstance(written, str):
         return written
-    parse: Callable[[str], Value] = float if written in {"nan", "inf", "-inf"} else int
-    return parse(written)
+    return float(written) if written in {"nan", "inf", "-inf"} else int(written)

@@ -1,5 +1,7 @@
 """Encode snapshots as JSON lines, with podgpu's own metrics at intervals."""
 
+import bisect
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -43,12 +45,9 @@ class Batch:
 
     def whole(self, written: int) -> tuple[int, int]:
         """Return how many lines are complete in the first `written` bytes, and their size."""
-        end = 0
-        for count, line in enumerate(self.lines):
-            if end + len(line) > written:
-                return count, end
-            end += len(line)
-        return len(self.lines), end
+        ends = [0, *itertools.accumulate(map(len, self.lines))]
+        count = bisect.bisect_right(ends, max(written, 0)) - 1
+        return count, ends[count]
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """Write JSON lines from a queue."""
 
 import asyncio
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final, Self, TypeAlias
 
@@ -72,12 +73,9 @@ class LinesPush(LineWriter):
                 return Retry(fault.reason, text, accepted=done)
 
     def _start_chunk(self, records: Sequence[Record]) -> _Write:
-        size = 0
-        for count, record in enumerate(records):
-            size += len(record.data)
-            if count and size > self._chunk:
-                records = records[:count]
-                break
+        ends = itertools.accumulate(len(record.data) for record in records)
+        fitting = sum(end <= self._chunk for end in ends)
+        records = records[: max(fitting, 1)]
         batch = Batch([record.data for record in records], [record.points for record in records])
         return records, asyncio.wrap_future(self.start_write(batch))
 

@@ -15,11 +15,7 @@ from pipeline.model import Instant
 from sinks.jsonl.line_encoder import Batch
 
 _REASONS: Final = {**REASONS, errno.EPIPE: "closed_pipe"}
-
-
-def reason_of(cause: OSError, other: str = "other") -> str:
-    """Return a label value for the cause of an error."""
-    return _REASONS.get(cause.errno or 0, other)
+"""Label values of errors."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class WriteFault:
     @property
     def reason(self) -> str:
         """The cause as a label value."""
-        return reason_of(self.cause, "write_error")
+        return _REASONS.get(self.cause.errno or 0, "write_error")
 
     @property
     def fix(self) -> str:
@@ -144,7 +140,7 @@ class FailureLog:
                 if self._logged.pop(what, None) is not None:
                     log.info(_RECOVERIES[what], name)
                 continue
-            meter.add(_ERRORS, operation=what, reason=reason_of(cause))
+            meter.add(_ERRORS, operation=what, reason=_REASONS.get(cause.errno or 0, "other"))
             text = cause.strerror or str(cause)
             meter.set_problem(_FAILURES[what] % (name, text), now)
             if self._logged.get(what) != text:

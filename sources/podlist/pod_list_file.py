@@ -1,7 +1,6 @@
 """Read claims from the content of a pod list."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from pipeline.component.claim_file_reader import FileClaims
@@ -33,10 +32,10 @@ def read_pod_list(data: bytes, path: Path, integers: Integers) -> FileClaims:
             Halves of surrogate pairs and numbers that are too large for a float are accepted.
     """
     text = text_of(data)
-    claims: dict[PartialRef, Claim] = {}
-    merged: dict[PartialRef, dict[RawDeviceId, None]] = {}
+    origins: dict[PartialRef, Origin] = {}
+    held: dict[PartialRef, dict[RawDeviceId, None]] = {}
     complaints: list[str] = []
-    count = held = 0
+    count = total = 0
     for number, (begin, entry) in enumerate(_entries(text, path)):
         problems: list[EntryProblem] = []
         read = read_entry(entry, integers, problems)
@@ -47,26 +46,20 @@ def read_pod_list(data: bytes, path: Path, integers: Integers) -> FileClaims:
         if read is None or not read[1]:
             continue
         subject, devices = read
-        if subject in claims:
-            merged_devices = merged.setdefault(subject, dict.fromkeys(claims[subject].devices))
-            held -= len(merged_devices)
-            merged_devices.update(dict.fromkeys(devices))
-            held += len(merged_devices)
-        else:
-            origin = Origin(Evidence.POD_LIST_FILE, f"{path} [{number}]")
-            distinct = tuple(dict.fromkeys(devices))
-            claims[subject] = Claim(subject, distinct, None, None, origin)
-            held += len(distinct)
-        if held > MAX_CLAIMED_DEVICES:
+        origins.setdefault(subject, Origin(Evidence.POD_LIST_FILE, f"{path} [{number}]"))
+        merged = held.setdefault(subject, {})
+        total -= len(merged)
+        merged.update(dict.fromkeys(devices))
+        total += len(merged)
+        if total > MAX_CLAIMED_DEVICES:
             raise BadDocumentError(
                 f"{path}: lists more than {MAX_CLAIMED_DEVICES} devices, with a shared one counted "
                 "for each of its containers; one node cannot have so many"
             )
-    for subject, merged_devices in merged.items():
-        claims[subject] = replace(claims[subject], devices=tuple(merged_devices))
     if count > len(complaints):
         complaints.append(f"{path}: {count - len(complaints)} more problems of this kind")
-    return FileClaims(tuple(claims.values()), tuple(complaints))
+    claims = (Claim(who, tuple(ids), None, None, origins[who]) for who, ids in held.items())
+    return FileClaims(tuple(claims), tuple(complaints))
 
 
 def _entries(text: str, path: Path) -> Iterator[tuple[int, object]]:

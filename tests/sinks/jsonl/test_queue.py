@@ -171,7 +171,6 @@ async def test_j3_a_stuck_reader_gets_each_line_once_when_it_reads_again(
         for _ in range(200):
             bench.send()
         async with asyncio.timeout(10):
-            # Wait until all lines are in the queue.
             while bench.value("retries_total") < 3 or bench.value("queued") + bench.emitted < 200:
                 await asyncio.sleep(0.001)
         assert bench.value("delivering") == bench.imbalance == 0
