@@ -3,11 +3,21 @@
 import asyncio
 import errno
 import socket
+from typing import Final
 
 from config.value_types import ListenAddress
 
 BACKLOG = 1024
 """Maximum of connections that the kernel queues until they are accepted."""
+
+
+_NOT_PERMITTED: Final = "not permitted; ports below 1024 need the capability NET_BIND_SERVICE"
+_REASONS: Final = {
+    errno.EADDRINUSE: "the port is in use; stop the program that uses it or choose another port",
+    errno.EACCES: _NOT_PERMITTED,
+    errno.EPERM: _NOT_PERMITTED,
+    errno.EADDRNOTAVAIL: "this machine has no such address",
+}
 
 
 async def bind(address: ListenAddress) -> socket.socket:
@@ -46,12 +56,4 @@ def reason(exc: OSError | UnicodeError) -> str:
     """Return why an address can't be listened on, as text for users."""
     if isinstance(exc, socket.gaierror | UnicodeError):
         return "the host name can't be resolved"
-    match exc.errno:
-        case errno.EADDRINUSE:
-            return "the port is in use; stop the program that uses it or choose another port"
-        case errno.EACCES | errno.EPERM:
-            return "not permitted; ports below 1024 need the capability NET_BIND_SERVICE"
-        case errno.EADDRNOTAVAIL:
-            return "this machine has no such address"
-        case _:
-            return exc.strerror or str(exc)
+    return _REASONS.get(exc.errno or 0) or exc.strerror or str(exc)

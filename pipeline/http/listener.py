@@ -127,9 +127,8 @@ class Listener:
         )
         self._acceptor = Acceptor(listening, self._server.connect, context.accounting)
         tls = context.access is not None and context.access.rules.context is not None
-        host = self.address.host or "localhost"
-        host = f"[{host}]" if ":" in host else host
-        _LOG.info("serving http%s://%s:%d/", "s" if tls else "", host, self.port)
+        served = ListenAddress(self.address.host or "localhost", self.port)
+        _LOG.info("serving http%s://%s/", "s" if tls else "", served)
 
     def close(self) -> None:
         """Release the address immediately; responses in progress get a little more time."""

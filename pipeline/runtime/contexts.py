@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from config.schema import Component
 from config.value_types import ListenAddress
@@ -17,9 +18,56 @@ from pipeline.base.logs import ROOT
 from pipeline.base.telemetry import FamilyPoints, Meter, Telemetry
 from pipeline.component.contracts import HttpMounts, KubeApi
 from pipeline.fields import FieldPlan
-from pipeline.model import Envelope, Event, Snapshot
-from pipeline.runtime.loop_lag import LoopDelay
+from pipeline.model import NS, Envelope, Event, Instant, Snapshot
 from pipeline.runtime.publisher import Publisher
+
+_PULSE: Final = 0.5
+"""Seconds that the timer sleeps."""
+
+_TOLERATED_NS: Final = NS // 10
+"""How late the timer may be."""
+
+_KEPT_NS: Final = 10 * NS
+"""How long a delay counts: sources catch up in less time once the loop is free."""
+
+
+class LoopDelay:
+    """Measures delays of the event loop by the lateness of a timer.
+
+    Args:
+        clock: the runtime's clock.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timer_started: Instant | None = None
+        self._delays: deque[tuple[int, int]] = deque()
+
+    async def measure(self) -> None:
+        """Sleep for one interval of the timer, and record how late it was."""
+        self._timer_started = self._clock.now()
+        await self._clock.sleep(_PULSE)
+        now = self._clock.now()
+        if delay := self._delay(now):
+            self._delays.append((now.mono_ns, delay))
+        self._timer_started = None
+
+    def delay_ns(self, now: Instant) -> int:
+        """Return for how many nanoseconds the loop was busy in the last ten seconds.
+
+        A delay that has not ended yet counts from its start, and can be longer. Sources had that
+        much less time to report.
+        """
+        while self._delays and now.mono_ns - self._delays[0][0] > _KEPT_NS:
+            self._delays.popleft()
+        return sum(delay for _, delay in self._delays) + self._delay(now)
+
+    def _delay(self, now: Instant) -> int:
+        if self._timer_started is None:
+            return 0
+        # All of the time counts, because it is unknown which part of it the loop was busy.
+        passed = now.mono_ns - self._timer_started.mono_ns
+        return passed if passed > _PULSE * NS + _TOLERATED_NS else 0
 
 
 class Inlet:

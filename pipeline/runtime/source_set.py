@@ -99,12 +99,10 @@ class SourceSet:
 
     async def _cancel_removal(self, component: Component) -> None:
         """Cancel the removal of an earlier source of the same name."""
-        leaving = self._leaving.pop(component.name, None)
-        if leaving is None:
-            return
-        leaving.task.cancel()
-        if leaving.component.kind != component.kind:
-            await self._remove(leaving.component)
+        if (leaving := self._leaving.pop(component.name, None)) is not None:
+            leaving.task.cancel()
+            if leaving.component.kind != component.kind:
+                await self._remove(leaving.component)
 
     async def _remove(self, component: Component) -> None:
         await self._shared.inlet.put(component.name, component.kind, SourceRemoved())

@@ -9,8 +9,7 @@ from pipeline.base.channels import Channel
 from pipeline.base.clock import SystemClock
 from pipeline.join import Join
 from pipeline.model import NS, ClockTicked, Envelope, Instant, Reading, SamplesTaken
-from pipeline.runtime.contexts import Inlet
-from pipeline.runtime.loop_lag import LoopDelay
+from pipeline.runtime.contexts import Inlet, LoopDelay
 
 
 class ManualClock:
