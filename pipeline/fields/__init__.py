@@ -1,8 +1,17 @@
 """The catalogue of all fields that podgpu can read, and the selection of fields."""
 
-from pipeline.fields.catalogue import CATALOGUE, by_name, called
 from pipeline.fields.field import Field, Group, Tier
-from pipeline.fields.field_plan import FieldPlan, LabelRow, Row, all_words, chosen, in_group
+from pipeline.fields.field_plan import (
+    CATALOGUE,
+    FieldPlan,
+    LabelRow,
+    Row,
+    all_words,
+    by_name,
+    called,
+    chosen,
+    in_group,
+)
 from pipeline.fields.label_fields import LABELS
 
 __all__ = [
