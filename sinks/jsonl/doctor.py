@@ -7,8 +7,8 @@ from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.file_access import access_fix, access_problem, check_writable
 from pipeline.files.symlink_chain import untrusted_link
+from sinks.jsonl.line_writer import UNTRUSTED_LINK, UNTRUSTED_LINK_FIX
 from sinks.jsonl.options import STDOUT, Options
-from sinks.jsonl.target_factory import UNTRUSTED_LINK, UNTRUSTED_LINK_FIX
 
 
 def examine(options: Options, _ctx: DoctorContext) -> Finding:

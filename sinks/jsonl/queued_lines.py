@@ -10,9 +10,9 @@ from pipeline.delivery.async_wait import wait_first
 from pipeline.delivery.contract import Acked, Outcome, Record, Retry
 from pipeline.model import Snapshot
 from sinks.jsonl.line_encoder import Batch
+from sinks.jsonl.line_writer import LineWriter
 from sinks.jsonl.options import Options
 from sinks.jsonl.target import WriteFault
-from sinks.jsonl.target_thread import LineWriter
 
 _SLOW_WRITE_S: Final = 10.0
 """Seconds after which a write that has not returned is reported as blocked."""

@@ -12,10 +12,10 @@ from pipeline.component.warnings import warn
 from pipeline.delivery.options import RetryOptions
 from pipeline.delivery.queued_sink import QueuedSink
 from sinks.jsonl.line_encoder import Batch
+from sinks.jsonl.line_writer import LineWriter
 from sinks.jsonl.options import Options
 from sinks.jsonl.queued_lines import LinesPush
 from sinks.jsonl.target import WriteFault
-from sinks.jsonl.target_thread import LineWriter
 
 _RETRY: Final = RetryOptions(initial=Duration.parse("1s"), max=Duration.parse("10s"))
 _MAX_LINE: Final = 16 << 20

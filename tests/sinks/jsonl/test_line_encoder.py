@@ -293,7 +293,9 @@ def make_snapshot(
     when: Instant = START,
 ) -> Snapshot:
     """Return a snapshot without a join; its values can be inconsistent."""
-    attribution = Attribution(device or Device(readings[0].device), True, holders, ("ml/other",) * conflicts)
+    attribution = Attribution(
+        device or Device(readings[0].device), True, holders, ("ml/other",) * conflicts
+    )
     series = tuple(Series(one.field, one.attrs, attribution) for one in readings)
     return Snapshot(
         at=when,

@@ -19,7 +19,7 @@ from pipeline.component.registry import RegisteredKinds
 from pipeline.delivery.contract import Record
 from pipeline.delivery.options import QueueOptions, RetryOptions
 from pipeline.model import Instant
-from sinks.jsonl import queued_lines, sink, target_factory, target_thread
+from sinks.jsonl import line_writer, queued_lines, sink
 from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.target import WriteFault
 from tests.sinks.jsonl.support import Bench, options, parsed, watts
@@ -46,7 +46,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
     """Replace standard output by a small pipe."""
     read_end, write_end = os.pipe()
     fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
-    monkeypatch.setattr(target_factory, "_STDOUT_FD", write_end)
+    monkeypatch.setattr(line_writer, "_STDOUT_FD", write_end)
     yield read_end, write_end
     for fd in (read_end, write_end):
         with contextlib.suppress(OSError):
@@ -138,7 +138,7 @@ async def test_lines_wait_while_the_file_cannot_be_opened_at_the_start(
 ) -> None:
     path = tmp_path / "gpu.jsonl"
     path.touch()
-    open_target, tries = target_factory.open_target, 0
+    open_target, tries = line_writer.open_target, 0
 
     def fail_three_times(*args: object) -> object:
         nonlocal tries
@@ -147,7 +147,7 @@ async def test_lines_wait_while_the_file_cannot_be_opened_at_the_start(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return open_target(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(target_thread, "open_target", fail_three_times)
+    monkeypatch.setattr(line_writer, "open_target", fail_three_times)
     bench = Bench(options(path, queue=MEMORY))
     async with bench.writing():
         for _ in range(5):
@@ -186,7 +186,7 @@ async def test_j3_a_stuck_reader_gets_each_line_once_when_it_reads_again(
 async def test_j3_lines_for_a_reader_that_stays_stuck_are_counted(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target_thread, "_CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(line_writer, "_CLOSE_TIMEOUT_S", 0.05)
     bench = Bench(options(queue=MEMORY))
     async with bench.writing():
         for _ in range(200):
@@ -289,7 +289,7 @@ async def test_each_line_is_written_once_on_an_unreliable_target(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = UnreliableTarget(seed)
-    monkeypatch.setattr(target_thread, "open_target", lambda *_: target)
+    monkeypatch.setattr(line_writer, "open_target", lambda *_: target)
     monkeypatch.setattr(queued_lines, "_SLOW_WRITE_S", 0.005)
     monkeypatch.setattr(queued_lines, "_CHUNK", 2000)
     bench = Bench(options("target", queue=MEMORY))

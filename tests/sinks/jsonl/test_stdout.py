@@ -18,8 +18,8 @@ import pytest
 from pipeline.base.channels import Channel
 from pipeline.base.errors import TransientError
 from pipeline.model import Instant
+from sinks.jsonl import line_writer
 from sinks.jsonl import sink as sink_module
-from sinks.jsonl import target_factory, target_thread
 from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.target import StreamTarget, WriteFault
 from tests.sinks.jsonl.support import Bench, options, parsed
@@ -33,7 +33,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
     """Replace standard output by a small pipe."""
     read_end, write_end = os.pipe()
     fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
-    monkeypatch.setattr(target_factory, "_STDOUT_FD", write_end)
+    monkeypatch.setattr(line_writer, "_STDOUT_FD", write_end)
     yield read_end, write_end
     for fd in (read_end, write_end):
         with contextlib.suppress(OSError):
@@ -77,7 +77,7 @@ async def test_j3_a_stuck_reader_does_not_block_the_event_loop(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sink_module, "_SLOW_WRITE_S", 0.2)
-    monkeypatch.setattr(target_thread, "_CLOSE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(line_writer, "_CLOSE_TIMEOUT_S", 0.2)
     bench = Bench(options())
     async with bench.sink:
         running = asyncio.create_task(bench.sink.run(bench.inbox))
@@ -104,7 +104,7 @@ async def test_j3_a_stuck_reader_does_not_block_the_event_loop(
 async def test_j3_lines_for_a_stuck_reader_are_bounded_and_drops_counted(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target_thread, "_CLOSE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(line_writer, "_CLOSE_TIMEOUT_S", 0.1)
     bench = Bench(options())
     lost: list[int] = []
     bench.inbox = Channel(8, on_drop=lambda snapshot: lost.append(len(snapshot.fresh)))
@@ -151,7 +151,7 @@ async def test_a_write_in_flight_at_a_stop_is_counted_by_its_result(
         return result
 
     monkeypatch.setattr(StreamTarget, "write", write)
-    monkeypatch.setattr(target_thread, "_CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(line_writer, "_CLOSE_TIMEOUT_S", 0.05)
     bench = Bench(options())
     async with bench.sink:
         running = asyncio.create_task(bench.sink.run(bench.inbox))
