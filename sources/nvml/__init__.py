@@ -6,5 +6,5 @@ the devices, with `gpu` and `mig_instances`. `targets`, `read_plan` and `readers
 catalogue into bound calls. `xid_watch` waits for XID errors on a thread, and `event_counts` counts
 them. For usage, `usage_sampler` schedules the samples, `usage_sample` and `process_utilization`
 take them, `process_owners` finds the containers of the processes, and `sample_owners` combines the
-two. `state` outlives the component. Only `library` imports pynvml.
+two. `restart_state` outlives the component. Only `library` imports pynvml.
 """
