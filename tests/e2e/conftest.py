@@ -45,11 +45,19 @@ _BUILT_FOR: Mapping[str, Callable[[], object]] = {
 """Functions that build the programs of fixtures."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give these tests a longer timeout than unit tests: the first one downloads a package."""
+    """Give these tests a longer timeout than unit tests: the first one downloads a package.
+
+    The tests of the cluster run in one process, because a machine has one cluster at a time. Tests
+    of other modules run in another process in the meantime.
+    """
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.timeout(180))
+            used = getattr(item, "fixturenames", ())
+            group = "cluster" if "cluster" in used else item.path.stem
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
