@@ -79,13 +79,10 @@ def planned(text: str, setting: Counters) -> Reading:
         complaints.append(f"line {row.line}: {_shown_name(row.name)} {problem}")
     plan = None
     if rows:
-        plan = _plan(rows, labels, setting, _own_fields() if setting.own else set())
+        # Not podgpu's fields that DCGM has too: the list decides on them.
+        own = {field.name for field in CATALOGUE if field.group == "own" and not field.dcgm}
+        plan = _plan(rows, labels, setting, own if setting.own else set())
     return Reading(plan, tuple(complaints))
-
-
-def _own_fields() -> set[str]:
-    """Return podgpu's own fields, without those that DCGM has too: the list decides on them."""
-    return {field.name for field in CATALOGUE if field.group == "own" and not field.dcgm}
 
 
 def _plan(
@@ -121,7 +118,10 @@ def _field(row: ListRow, *, guess: bool) -> Field | str:
     """Return the field that a row means, or a text with the problem of the row."""
     found = list(called(row.name))
     if not found:
-        return why(row.name) or _unknown(row.name, guess=guess)
+        reason = why(row.name)
+        near = _nearest(row.name) if guess and not reason else ""
+        advice = f"did you mean {near}?" if near else "podgpu fields lists all fields"
+        return reason or f"is no known field; {advice}"
     texts = all(field.type == "label" for field in found)
     if row.type not in _TYPES:
         other = "label" if texts else found[0].type
@@ -134,12 +134,6 @@ def _field(row: ListRow, *, guess: bool) -> Field | str:
         return f"is a number and can't be a label; write {found[0].type}"
     # If two fields share the name, the type of the row decides.
     return next((field for field in found if field.type == row.type), found[0])
-
-
-def _unknown(name: str, *, guess: bool) -> str:
-    near = _nearest(name) if guess else ""
-    advice = f"did you mean {near}?" if near else "podgpu fields lists all fields"
-    return f"is no known field; {advice}"
 
 
 def _nearest(name: str) -> str:

@@ -9,7 +9,7 @@ from pipeline.base.safe_text import line
 from pipeline.fields import CATALOGUE, Field, FieldPlan
 from pipeline.fields.value_bounds import is_blank, possible
 from pipeline.model import Attrs, Device, Instant, Reading, Value
-from sources.dcgm.exposition_parser import Malformed, Sample, read
+from sources.dcgm.exposition_parser import Malformed, read
 from sources.dcgm.page_devices import COPY, LineDevice, PageDevices, about_a_device, device_of
 
 Reason: TypeAlias = Literal["malformed", "no_device", "blank", "out_of_range", "contradictory"]
@@ -91,20 +91,19 @@ def parse_page(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> P
         elif not possible(wanted, value := found.value * factor):
             page.drop("out_of_range", found.number, f"{found.name} {found.value}")
         else:
-            key = (uuid, wanted.name, _attrs(found, wanted.attrs))
+            labels = found.labels
+            attrs = tuple(
+                [(name, labels[name]) for name in sorted(wanted.attrs) if labels.get(name)]
+            )
+            key = (uuid, wanted.name, attrs)
             values = values_of.setdefault(key, _Values(found.number))
-            if COPY.isdisjoint(found.labels):
+            if COPY.isdisjoint(labels):
                 values.of_device.append(value)
             else:
                 values.copies.add(value)
     page.devices = gpus.devices()
     page.readings = tuple(_to_readings(page, values_of, at, good_for_ns))
     return page
-
-
-def _attrs(sample: Sample, names: Iterable[str]) -> Attrs:
-    labels = sample.labels
-    return tuple((name, labels[name]) for name in sorted(names) if labels.get(name))
 
 
 def _to_readings(

@@ -172,13 +172,10 @@ class Gpu:
             if code not in codes.ALIVE | {codes.FUNCTION_NOT_FOUND}:
                 self._mark_down(result, code)
         if self._target.wanted.choice.flexible and mig is not None and mig.devices:
-            self._drop_readings_of_instances(result)
-
-    def _drop_readings_of_instances(self, result: GpuReadings) -> None:
-        """Drop readings of the GPU that its MIG instances have too: each is reported once."""
-        uuid = self.uuid
-        result[:] = [r for r in result if r.device != uuid or r.field not in read_plan.OF_INSTANCES]
-        result.processes[:] = [listed for listed in result.processes if listed.device != uuid]
+            # The instances have these readings too, and each is reported once.
+            of_instances, uuid = read_plan.OF_INSTANCES, self.uuid
+            result[:] = [r for r in result if r.device != uuid or r.field not in of_instances]
+            result.processes[:] = [listed for listed in result.processes if listed.device != uuid]
 
     def _mark_down(self, result: GpuReadings, code: int) -> None:
         """Drop all readings: those of a GPU that is down are not reliable."""

@@ -19,9 +19,6 @@ _FIELD: Final = "processes"
 _INITIAL_SIZE: Final = 64
 _MAX_SIZE: Final = 1 << 16
 
-_ProcessSet: TypeAlias = frozenset[tuple[int, Kind]]
-_NO_PROCESSES: Final[_ProcessSet] = frozenset()
-
 
 def processes(target: Target, *, carries: bool) -> Reader:
     """Create a reader of the processes; the join derives memory readings per process from them.
@@ -36,15 +33,17 @@ def processes(target: Target, *, carries: bool) -> Reader:
     """
     uuid, valid_ns = target.uuid, target.wanted.fast_valid_ns
     with_count = target.wants(_FIELD)
-    listings = [
-        (kind, GrowingArray(library.ProcessInfo, _INITIAL_SIZE, _MAX_SIZE), _filler(target, symbol))
-        for kind, symbol in _SYMBOLS
-    ]
+    listings: list[tuple[Kind, GrowingArray, Callable[[Any, Any], int]]] = []
+    for kind, symbol in _SYMBOLS:
+        array = GrowingArray(library.ProcessInfo, _INITIAL_SIZE, _MAX_SIZE)
+        call = target.nvml.function(f"{symbol}_v3", f"{symbol}_v2")
+        listings.append((kind, array, partial(call, target.handle)))
     found: tuple[GpuProcess, ...] = ()
 
     def read(result: GpuReadings, at: Instant) -> int:
         nonlocal found
-        on_instances = _listed_processes(result) if carries and result.processes else _NO_PROCESSES
+        listed_before = [p for listed in result.processes for p in listed.processes]
+        on_instances = {(p.pid, p.kind) for p in listed_before} if carries else set()
         used: dict[tuple[int, Kind], int | None] = {}
         overall = codes.NOT_SUPPORTED
         for kind, array, fill in listings:
@@ -73,12 +72,3 @@ def processes(target: Target, *, carries: bool) -> Reader:
         return overall
 
     return read
-
-
-def _filler(target: Target, symbol: str) -> Callable[[Any, Any], int]:
-    return partial(target.nvml.function(f"{symbol}_v3", f"{symbol}_v2"), target.handle)
-
-
-def _listed_processes(result: GpuReadings) -> _ProcessSet:
-    """Return the processes that were listed in this visit for any device."""
-    return frozenset((p.pid, p.kind) for listed in result.processes for p in listed.processes)
