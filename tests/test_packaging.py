@@ -5,18 +5,17 @@ import re
 import subprocess
 import sys
 import zipfile
+from contextlib import nullcontext
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 from pipeline.component.registry import KINDS, load
+from tests.support import first_imports
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("config", "pipeline", "podgpu", "sources", "sinks")
-PARTS = 16
-"""Number of tests that share the modules: each test imports every module of its part again."""
-
 MODULES = sorted(
     str(path.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__")
     for package in PACKAGES
@@ -25,9 +24,10 @@ MODULES = sorted(
 )
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_no_other_distribution_has_a_package_of_the_same_name(package: str) -> None:
-    assert set(packages_distributions().get(package, [])) <= {"podgpu"}
+def test_no_other_distribution_has_a_package_of_the_same_name() -> None:
+    distributions = packages_distributions()
+    others = {package: set(distributions.get(package, [])) - {"podgpu"} for package in PACKAGES}
+    assert others == {package: set() for package in PACKAGES}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -37,10 +37,10 @@ def test_the_imported_package_is_that_of_this_repository(package: str) -> None:
     assert Path(found).is_relative_to(ROOT)
 
 
-def python(code: str) -> str:
-    """Run code in a new interpreter with warnings as errors; return its output."""
+def python(*arguments: str) -> str:
+    """Run a new interpreter with warnings as errors; return its output."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
+        [sys.executable, "-W", "error", *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -50,17 +50,38 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_every_module_can_be_imported_first(part: int) -> None:
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_every_module_can_be_imported_first() -> None:
     """No module depends on an import of another module before it."""
-    code = f"""
-import importlib, sys
-for name in {MODULES[part::PARTS]!r}:
-    for loaded in [m for m in sys.modules if m.split(".")[0] in {PACKAGES!r}]:
-        del sys.modules[loaded]
-    importlib.import_module(name)
-"""
-    python(code)
+    python("-m", "tests.support.first_imports", *MODULES)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("sound", "from first_sound import a", ""),
+        ("unnamed", "import first_unnamed\nfirst_unnamed.a.X", "has no attribute 'a'"),
+        ("cyclic", "from first_cyclic.c import Y", "cannot import name 'Y'"),
+    ],
+)
+def test_a_module_that_needs_another_one_first_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: str, message: str
+) -> None:
+    package = f"first_{name}"
+    modules = {
+        "__init__": "",
+        "a": "X = 1",
+        "b": code,
+        "c": f"import {package}.a, {package}.b\nY = {package}.a.X",
+    }
+    (tmp_path / package).mkdir()
+    for module, text in modules.items():
+        (tmp_path / package / f"{module}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises((AttributeError, ImportError)) if message else nullcontext() as found:
+        first_imports.main([package, *(f"{package}.{module}" for module in "abc")])
+    assert message in str(found)
 
 
 @pytest.mark.parametrize(
@@ -77,16 +98,15 @@ for name in {MODULES[part::PARTS]!r}:
 )
 def test_a_module_does_not_load_optional_libraries(module: str, heavy: list[str]) -> None:
     """The registry loads the declarations of all kinds, but nothing else of them."""
-    loaded = python(f"import sys, {module}; print(*sys.modules)").split()
+    loaded = python("-c", f"import sys, {module}; print(*sys.modules)").split()
     declarations = re.compile(r"(sources|sinks)(\.\w+(\.kind)?)?")
     others = [name for name in loaded if not declarations.fullmatch(name)]
     assert [name for name in others if name.split(".")[0] in heavy] == []
 
 
-@pytest.mark.parametrize("entry", KINDS, ids=":".join)
-def test_options_load_no_large_library(entry: tuple[str, str]) -> None:
-    module = KINDS[entry].options.partition(":")[0]  # type: ignore[index]
-    loaded = python(f"import sys, {module}; print(*sys.modules)").split()
+def test_options_load_no_large_library() -> None:
+    modules = {kind.options.partition(":")[0] for kind in KINDS.values()}
+    loaded = python("-c", f"import sys, {', '.join(modules)}; print(*sys.modules)").split()
     heavy = {"aiohttp", "pynvml", "asyncinotify", "aiofiles", "grpc", "kubernetes_asyncio"}
     heavy |= {"google", "opentelemetry"}
     assert [name for name in loaded if name.split(".")[0] in heavy] == []

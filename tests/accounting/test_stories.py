@@ -9,7 +9,7 @@ from blockbuster import BlockBuster
 from tests.accounting.checking import check
 
 CHUNK = 25
-STORIES = 300
+STORIES = 150
 """The rest of the thousand stories is played in `tests/e2e/test_accounting.py`."""
 
 
