@@ -2,7 +2,7 @@
 
 import pytest
 
-from sources.nri import messages, mux, ttrpc
+from sources.nri import container_table, messages, mux, ttrpc
 from sources.nri.container_table import MAX_CONTAINERS, ContainerTable
 from sources.nri.mux import ConnectionLostError
 from sources.nri.options import Options
@@ -288,29 +288,35 @@ class TestEvents:
         assert [one and one.pid for one in connection.take_changes().changes.values()] == [50]
 
     def test_too_many_pending_changes_end_the_connection(
-        self, synchronized: PluginConnection
+        self, synchronized: PluginConnection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def churn() -> None:
-            for n in range(MAX_CONTAINERS + 1):
+        monkeypatch.setattr(container_table, "MAX_CONTAINERS", 100)
+
+        def churn(count: int) -> None:
+            for n in range(count):
                 container = wire.container(key=f"c{n}", pid=7)
                 synchronized.send_event("PostStartContainer", POD, container)
                 synchronized.send_event("StopContainer", POD, container)
 
-        with pytest.raises(ConnectionLostError, match="event loop has not processed"):
-            churn()
+        churn(100)
+        with pytest.raises(ConnectionLostError, match="event loop has not processed 100 pending"):
+            churn(101)
 
     def test_too_many_running_containers_end_the_connection(
-        self, synchronized: PluginConnection
+        self, synchronized: PluginConnection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def start() -> None:
-            for n in range(MAX_CONTAINERS + 1):
+        monkeypatch.setattr(container_table, "MAX_CONTAINERS", 100)
+
+        def start(count: int) -> None:
+            for n in range(count):
                 synchronized.send_event(
                     "PostStartContainer", POD, wire.container(key=f"c{n}", pid=7)
                 )
                 synchronized.take_changes()
 
-        with pytest.raises(ConnectionLostError, match="more than 10000 containers"):
-            start()
+        start(100)
+        with pytest.raises(ConnectionLostError, match="more than 100 containers"):
+            start(101)
 
     def test_events_with_names_that_are_too_long_are_ignored(
         self, synchronized: PluginConnection
