@@ -32,20 +32,34 @@ def here() -> Iterator[Path]:
         yield Path(name)
 
 
-def finding_as_other_user(folder: Path, check: str) -> list[str]:
-    """Return the verdict, the observation and the fix of a check that runs as user 65534."""
-    text = SOURCE + SINKS[check].replace("HERE", str(folder))
+def findings_as_other_user(checks: dict[Path, str]) -> dict[Path, list[str]]:
+    """Run the check of each folder as user 65534; return its verdict, observation and fix."""
+    texts = {
+        str(folder): SOURCE + SINKS[check].replace("HERE", str(folder))
+        for folder, check in checks.items()
+    }
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=ROOT,
-        input=json.dumps({check: text}),
+        input=json.dumps(texts),
         capture_output=True,
         text=True,
         timeout=28,
         check=True,
     )
-    (found,) = [each for each in json.loads(done.stdout)[check] if each[0] == check]
-    return [str(each) for each in found[1:]]
+    findings = json.loads(done.stdout)
+    results = {}
+    for folder, check in checks.items():
+        (found,) = [each for each in findings[str(folder)] if each[0] == check]
+        results[folder] = [str(each) for each in found[1:]]
+    return results
+
+
+def make_folder(place: Path) -> Path:
+    """Create a folder that all users can reach."""
+    place.mkdir()
+    place.chmod(0o777)
+    return place
 
 
 def make_file(folder: Path, name: str, mode: int, owner: int = 0) -> None:
@@ -54,28 +68,30 @@ def make_file(folder: Path, name: str, mode: int, owner: int = 0) -> None:
     os.chown(path, owner, owner)
 
 
-@pytest.mark.parametrize("name", ["lock", "cursor", "00000000000000000001.seg"])
-@pytest.mark.parametrize("mode", [0o600, 0o444, 0o222])
-def test_files_of_a_queue_have_to_be_readable_and_writable(
-    here: Path, name: str, mode: int
-) -> None:
-    make_file(here, name, mode)
-    verdict, observed, fix = finding_as_other_user(here, "queue.folder")
-    assert verdict == "failure"
-    assert observed == f"{name} may not be read and written by uid {OTHER}"
-    assert fix.startswith(f"chown -R {OTHER} {here}")
+def test_files_of_a_queue_have_to_be_readable_and_writable(here: Path) -> None:
+    folders = {}
+    for name in ("lock", "cursor", "00000000000000000001.seg"):
+        for mode in (0o600, 0o444, 0o222):
+            folder = make_folder(here / f"{name}-{mode:o}")
+            make_file(folder, name, mode)
+            folders[folder] = name
+    found = findings_as_other_user(dict.fromkeys(folders, "queue.folder"))
+    for folder, name in folders.items():
+        verdict, observed, fix = found[folder]
+        assert verdict == "failure", folder
+        assert observed == f"{name} may not be read and written by uid {OTHER}", folder
+        assert fix.startswith(f"chown -R {OTHER} {folder}"), folder
 
 
 def test_own_files_are_ok_and_of_other_files_one_is_named_and_the_rest_counted(here: Path) -> None:
+    own, mixed = (make_folder(here / name) for name in ("own", "mixed"))
     names = ["lock", "cursor", "00000000000000000001.seg", "00000000000000000002.seg"]
     for name in names:
-        make_file(here, name, 0o600, OTHER)
-    assert finding_as_other_user(here, "queue.folder")[0] in {"ok", "warning"}
-    for name in names[1:]:
-        make_file(here, name, 0o600)
-    assert finding_as_other_user(here, "queue.folder")[1].startswith(
-        "cursor and 2 more may not be read"
-    )
+        make_file(own, name, 0o600, OTHER)
+        make_file(mixed, name, 0o600, OTHER if name == "lock" else 0)
+    found = findings_as_other_user(dict.fromkeys((own, mixed), "queue.folder"))
+    assert found[own][0] in {"ok", "warning"}
+    assert found[mixed][1].startswith("cursor and 2 more may not be read")
 
 
 FILES = {
@@ -88,19 +104,21 @@ CASES = [(0o1777, 0, 0, True), (0o1777, OTHER, 0, False), (0o1777, 0, OTHER, Fal
 CASES.append((0o777, 0, 0, False))
 
 
-@pytest.mark.parametrize(("mode", "folder_owner", "file_owner", "is_failure"), CASES)
-@pytest.mark.parametrize("check", SINKS)
-def test_in_a_sticky_folder_files_of_other_users_cannot_be_replaced(
-    here: Path, check: str, mode: int, folder_owner: int, file_owner: int, *, is_failure: bool
-) -> None:
-    make_file(here, FILES[check], 0o666, file_owner)
-    here.chmod(mode)
-    os.chown(here, folder_owner, folder_owner)
-    verdict, observed, fix = finding_as_other_user(here, check)
-    assert (verdict == "failure") == is_failure, observed
-    if is_failure:
-        assert f"{here} is sticky (mode 1777): uid {OTHER} may not replace it" in observed
-        assert "chown" in fix
+def test_in_a_sticky_folder_files_of_other_users_cannot_be_replaced(here: Path) -> None:
+    checks, is_failure = {}, {}
+    for check in SINKS:
+        for mode, folder_owner, file_owner, failure in CASES:
+            folder = make_folder(here / f"{check}-{mode:o}-{folder_owner}-{file_owner}")
+            make_file(folder, FILES[check], 0o666, file_owner)
+            folder.chmod(mode)
+            os.chown(folder, folder_owner, folder_owner)
+            checks[folder], is_failure[folder] = check, failure
+    for folder, (verdict, observed, fix) in findings_as_other_user(checks).items():
+        assert (verdict == "failure") == is_failure[folder], (folder, observed)
+        if is_failure[folder]:
+            expected = f"{folder} is sticky (mode 1777): uid {OTHER} may not replace it"
+            assert expected in observed, folder
+            assert "chown" in fix, folder
 
 
 def test_root_may_replace_and_read_all_files(here: Path) -> None:

@@ -49,23 +49,27 @@ context.DoctorContext.__init__ = lambda self, config, **more: init(
 )
 sys.exit(main(sys.argv[1:]))
 """
-KINDS = [
-    ("hostengine.library", "libdcgm.so.4", "hostengine, address: '127.0.0.1:1'", "WHERE"),
-    ("hostengine.library", "libdcgm.so.4", "hostengine, address: '127.0.0.1:1'", ""),
-    ("nvml.library", "libnvidia-ml.so.1", "nvml", ""),
-]
+SOURCES = """
+sources:
+  configured: {kind: hostengine, address: "127.0.0.1:1", library: FOLDER/configured.so}
+  found: {kind: hostengine, address: "127.0.0.1:1"}
+  gpus: {kind: nvml}
+sinks: {lines: {kind: jsonl}}
+"""
+CHECKS = {
+    "source configured": ("hostengine.library", "configured.so"),
+    "source found": ("hostengine.library", "libdcgm.so.4"),
+    "source gpus": ("nvml.library", "libnvidia-ml.so.1"),
+}
+"""Each source's check, and its library: one from an option, two found by the linker."""
 
 
-@pytest.mark.parametrize("row", KINDS, ids=lambda row: f"{row[0]} {row[3]}")
 @pytest.mark.parametrize("code", [HANGS, BREAKS, ""], ids=["hangs", "breaks", "is a pipe"])
-def test_a_broken_library_fails_only_the_check_of_its_source(
-    tmp_path: Path, row: tuple[str, str, str, str], code: str
-) -> None:
-    check, name, kind, has_option = row
-    path = tmp_path / name
-    library(path, code) if code else os.mkfifo(path)
-    option = f", library: {path}" if has_option else ""
-    text = f"sources: {{s: {{kind: {kind}{option}}}}}\nsinks: {{l: {{kind: jsonl}}}}\n"
+def test_a_broken_library_fails_only_the_check_of_its_source(tmp_path: Path, code: str) -> None:
+    paths = [tmp_path / name for _, name in CHECKS.values()]
+    for path in paths:
+        library(path, code) if code else os.mkfifo(path)
+    config = write(tmp_path / "c.yaml", SOURCES.replace("FOLDER", str(tmp_path)))
     done = subprocess.run(
         [
             sys.executable,
@@ -73,22 +77,24 @@ def test_a_broken_library_fails_only_the_check_of_its_source(
             PROGRAM,
             "doctor",
             "-c",
-            str(write(tmp_path / "c.yaml", text)),
+            str(config),
             "--json",
-            *(["--allow-library", str(path)] if has_option else []),
+            "--allow-library",
+            str(paths[0]),
         ],
         cwd=ROOT,
-        env={**os.environ, "LD_LIBRARY_PATH": "" if has_option else str(tmp_path)},
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=28,
         check=False,
     )
-    found = json.loads(done.stdout)["findings"]
-    (finding,) = [each for each in found if each["check"] == check]
-    assert finding["verdict"] == "failure"
-    observed = {HANGS: "loading it hangs", BREAKS: "SIGABRT", "": "is not a regular file"}[code]
-    assert observed in finding["saw"], finding
+    findings = json.loads(done.stdout)["findings"]
+    expected = {HANGS: "loading it hangs", BREAKS: "SIGABRT", "": "is not a regular file"}[code]
+    for subject, (check, _) in CHECKS.items():
+        found = [each for each in findings if (each["check"], each["component"]) == (check, subject)]
+        assert [each["verdict"] for each in found] == ["failure"], (subject, findings)
+        assert expected in found[0]["saw"], found
 
 
 HOLDING_PROGRAM = """
