@@ -35,6 +35,16 @@ _REMEMBERED: Final = 10_000
 """The largest number of ids and of GPU pairs that are kept, so that each is logged only once."""
 
 
+_OVERRULED: Final = (
+    "device %s: pod %s also claims it, but %s holds it: its evidence is stronger, or it started "
+    "later; see podgpu_attribution_conflicts"
+)
+_UNDECIDED: Final = (
+    "device %s: the claim of pod %s contradicts that of another pod, and no evidence decides; "
+    "podgpu shows as holders: %s; see podgpu_attribution_conflicts"
+)
+
+
 class Publisher:
     """Feeds the join and passes its snapshots on.
 
@@ -155,16 +165,11 @@ class Publisher:
         for uuid, known in snapshot.layout.attributions.items():
             if not (known.conflicting_pods or known.access):
                 continue
-            holders = ", ".join(sorted({pod_of(holder) for holder in known.holders}))
+            holders = {pod_of(holder) for holder in known.holders}
+            shown = line(", ".join(sorted(holders))) or "no pod"
             for pod in known.conflicting_pods:
-                self._log_once(
-                    ("conflict", uuid, pod),
-                    "device %s: pod %s also claims it, but %s holds it by stronger evidence; "
-                    "see podgpu_attribution_conflicts",
-                    uuid,
-                    line(pod),
-                    line(holders) or "no pod",
-                )
+                text = _UNDECIDED if pod in holders else _OVERRULED
+                self._log_once(("conflict", uuid, pod), text, uuid, line(pod), shown)
             for ref in (one.subject for one in known.access):
                 self._log_once(
                     ("access", uuid, f"{ref.namespace}/{ref.pod}/{ref.container}"),
