@@ -5,6 +5,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import jsonschema
@@ -58,6 +59,18 @@ def test_the_patterns_of_the_schema_have_go_syntax() -> None:
 
 def test_the_default_values_match_the_schema() -> None:
     jsonschema.validate(yaml.safe_load(VALUES), loaded())
+
+
+@cache
+def validator() -> Any:
+    """Return a validator of the schema, which `test_the_default_values_match_the_schema` checks."""
+    schema = loaded()
+    return jsonschema.validators.validator_for(schema)(schema)
+
+
+def first_error(values: dict[str, Any]) -> Any:
+    """Return the error that `jsonschema.validate` would raise, or None."""
+    return jsonschema.exceptions.best_match(validator().iter_errors(values))
 
 
 def groups(shape: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -123,9 +136,10 @@ INVALID: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("values", "message"), INVALID, ids=[message for _, message in INVALID])
 def test_an_invalid_value_is_refused(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(jsonschema.ValidationError, match=re.escape(message)) as caught:
-        jsonschema.validate(values, loaded())
-    assert caught.value.absolute_path or "unexpected" in message
+    error = first_error(values)
+    assert error is not None
+    assert message in error.message
+    assert error.absolute_path or "unexpected" in message
 
 
 VALID: list[dict[str, Any]] = [
@@ -144,7 +158,7 @@ VALID: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("values", VALID, ids=[str(each)[:60] for each in VALID])
 def test_a_valid_value_is_accepted(values: dict[str, Any]) -> None:
-    jsonschema.validate(values, loaded())
+    assert first_error(values) is None
 
 
 def test_the_schema_lists_the_existing_presets_and_distributions() -> None:

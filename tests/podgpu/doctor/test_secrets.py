@@ -72,7 +72,7 @@ def write_configuration(folder: Path) -> Path:
     return write(folder / "podgpu.yaml", yaml.safe_dump(configuration(folder, port)))
 
 
-@pytest.mark.parametrize("more", [(), ("--json",), ("--allow-configured-code",)])
+@pytest.mark.parametrize("more", [("--json",), ("--allow-configured-code",)])
 def test_the_doctor_prints_no_secret(tmp_path: Path, more: tuple[str, ...]) -> None:
     words = ["doctor", "-c", str(write_configuration(tmp_path)), *more]
     done = subprocess.run(

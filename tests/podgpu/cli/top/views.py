@@ -1,15 +1,23 @@
 """Frames of `podgpu top`, drawn without a terminal."""
 
+from functools import cache
+
 from pipeline.status_page.status_document import StatusDocument
 from podgpu.cli.top.ui_state import State, pressed
 from podgpu.cli.top.view import Feed, Frame, frame
 from tests.pipeline.status_page.scenes import status
 
 
+@cache
+def document_of(name: str) -> StatusDocument:
+    """Return the document of a scene, which no test changes."""
+    return status(name)
+
+
 def frame_of(
     name: str | StatusDocument, state: State | None = None, columns: int = 80, height: int = 24
 ) -> Frame:
-    found = status(name) if isinstance(name, str) else name
+    found = document_of(name) if isinstance(name, str) else name
     return frame(Feed(found), state or State(), columns, height)
 
 
