@@ -1,8 +1,9 @@
 """A ledger for tests: an accumulator, its real file, and snapshots of accounts for it."""
 
 import sqlite3
-from collections.abc import Iterable
-from contextlib import closing
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,6 +19,14 @@ from tests.support.nodes import START, Node, gpu
 from tests.support.usage import account
 
 FOREVER = 1 << 62
+_MEMORY = Path("/dev/shm")
+
+
+@contextmanager
+def folder_in_memory() -> Iterator[Path]:
+    """Yield a folder on a file system in memory, if there is one: it flushes in no time."""
+    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
+        yield Path(folder)
 
 
 class OpenLedger:

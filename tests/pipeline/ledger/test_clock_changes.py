@@ -1,6 +1,5 @@
 """However the wall clock is set: nothing is counted twice or lost, and lengths are right."""
 
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.model import NS, Holding
 from tests.pipeline.ledger.machine import DEVICE, Expected, Machine, Run, rows
-from tests.pipeline.ledger.open_ledger import window_of
+from tests.pipeline.ledger.open_ledger import folder_in_memory, window_of
 from tests.support.examples import examples
 
 HOUR = 3600
@@ -102,8 +101,8 @@ def test_the_ledger_is_right_however_the_clock_is_set(
     ahead: float, actions: list[tuple[str, float]]
 ) -> None:
     """T7, T8: steps before the first start, during a run and between runs; lost commits."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "usage.db"
+    with folder_in_memory() as folder:
+        path = folder / "usage.db"
         story = Story(path, ahead)
         for what, much in [*actions, ("sample", 5), ("commit", 0)]:
             story.do(what, much)

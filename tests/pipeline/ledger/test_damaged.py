@@ -24,7 +24,7 @@ from pipeline.ledger.queries import read_holdings, read_window
 from pipeline.ledger.write_batch import Batch
 from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
-from tests.pipeline.ledger.open_ledger import FOREVER, Snapshots
+from tests.pipeline.ledger.open_ledger import FOREVER, Snapshots, folder_in_memory
 from tests.pipeline.ledger.test_account_state import account_with_holding
 from tests.pipeline.ledger.test_migrations import OLD
 
@@ -58,9 +58,9 @@ def example_batch() -> Batch:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    (tmp_path / "ledger").mkdir()
-    return tmp_path / "ledger" / "usage.db"
+def path() -> Iterator[Path]:
+    with folder_in_memory() as folder:
+        yield folder / "usage.db"
 
 
 def damaged_bytes(data: bytes) -> Iterator[tuple[int, int]]:

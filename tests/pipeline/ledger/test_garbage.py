@@ -18,7 +18,7 @@ from pipeline.ledger.file_creation import open_readwrite
 from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.queries import read_holdings, read_window
 from pipeline.model import NS, DeviceUsage
-from tests.pipeline.ledger.open_ledger import FOREVER, OpenLedger, Snapshots
+from tests.pipeline.ledger.open_ledger import FOREVER, OpenLedger, Snapshots, folder_in_memory
 from tests.pipeline.ledger.test_account_state import GPU, account_with_holding
 from tests.support.nodes import at
 from tests.support.usage import account, holding, used
@@ -55,9 +55,12 @@ def load_or_none(text: str) -> DeviceUsage | None:
         return None
 
 
-def test_an_account_with_garbage_is_refused_or_can_be_continued(tmp_path: Path) -> None:
+def test_an_account_with_garbage_is_refused_or_can_be_continued() -> None:
     refused = accepted = 0
-    with closing(open_readwrite(tmp_path / "usage.db", "normal")) as connection:
+    with (
+        folder_in_memory() as folder,
+        closing(open_readwrite(folder / "usage.db", "normal")) as connection,
+    ):
         store = BatchWriter(connection)
         for place in paths_in(json.loads(dump(account_with_holding()))):
             for garbage in GARBAGE:

@@ -1,6 +1,5 @@
 """After any sequence of events, the amounts in the ledger sum exactly to the devices' totals."""
 
-import tempfile
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,14 @@ from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.queries import read_window
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.model import NS, DeviceUsage, Instant
-from tests.pipeline.ledger.open_ledger import OpenLedger, Snapshots, account, assert_adds_up, moved
+from tests.pipeline.ledger.open_ledger import (
+    OpenLedger,
+    Snapshots,
+    account,
+    assert_adds_up,
+    folder_in_memory,
+    moved,
+)
 from tests.support.examples import examples
 from tests.support.nodes import START, gpu
 from tests.support.usage import used
@@ -134,8 +140,8 @@ STEPS = st.lists(
 def test_the_ledger_contains_exactly_what_was_counted(
     steps: list[tuple[Any, ...]],
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        _run(Path(folder) / "usage.db", steps)
+    with folder_in_memory() as folder:
+        _run(folder / "usage.db", steps)
 
 
 def _run(path: Path, steps: list[tuple[Any, ...]]) -> None:

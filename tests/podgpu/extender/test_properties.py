@@ -45,7 +45,8 @@ def nodes(draw: st.DrawFn) -> NodeKnowledge:
     )
 
 
-@given(DEMANDS, st.lists(nodes(), max_size=6))
+@settings(max_examples=examples(60))
+@given(DEMANDS, st.lists(nodes(), max_size=4))
 def test_each_node_is_in_exactly_one_part_of_the_response(
     demand: Demand, cluster: list[NodeKnowledge]
 ) -> None:
@@ -58,6 +59,7 @@ def test_each_node_is_in_exactly_one_part_of_the_response(
     assert all(reason for part in parts[1:] for reason in part.values())
 
 
+@settings(max_examples=examples(60))
 @given(DEMANDS, nodes())
 def test_one_more_free_gpu_never_makes_a_node_fail(demand: Demand, node: NodeKnowledge) -> None:
     published = node.published
@@ -78,6 +80,7 @@ def test_one_more_free_gpu_never_makes_a_node_fail(demand: Demand, node: NodeKno
         assert not any(filter_node(demand, other, NOW).reason for other in now_free)
 
 
+@settings(max_examples=examples(60))
 @given(DEMANDS, nodes())
 def test_unresolvable_means_that_the_node_fails_even_if_all_gpus_are_free(
     demand: Demand, node: NodeKnowledge

@@ -48,8 +48,7 @@ def hang(bench: Bench) -> None:
     bench.api.get = silence  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("status", [0, 403, 429])
-@pytest.mark.parametrize("pods", ["a", "abc"])
+@pytest.mark.parametrize(("status", "pods"), [(0, "a"), (0, "abc"), (403, "abc"), (429, "a")])
 async def test_an_hour_of_errors_is_one_warning_and_the_sink_is_down(
     status: int, pods: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -45,11 +45,18 @@ CALLS = [
 ]
 
 
+def encoded(method: str, payload: bytes) -> bytes:
+    return wire.message({1: PLUGIN, 2: method, 3: payload, 4: 2_000_000_000})
+
+
+ENCODED = {call: encoded(*call) for call in CALLS}
+
+
 def request(rng: random.Random) -> bytes:
-    method, payload = rng.choice(CALLS)
+    method, payload = call = rng.choice(CALLS)
+    data = ENCODED[call]
     if rng.random() < 0.4:
-        payload = damage(rng, payload)
-    data = wire.message({1: PLUGIN, 2: method, 3: payload, 4: 2_000_000_000})
+        data = encoded(method, damage(rng, payload))
     if rng.random() < 0.2:
         data = damage(rng, data)
     message = HEADER.pack(len(data), rng.randrange(1 << 16), 1, 0) + data

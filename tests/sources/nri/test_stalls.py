@@ -57,13 +57,13 @@ async def test_responses_do_not_wait_for_the_event_loop(runtime: FakeRuntime, ho
         await ctx.wait_for(ContainersReplaced)
         (plugin,) = runtime.connections
         with starting_containers(runtime, LARGE) as started:
-            end = time.monotonic() + 3
+            end = time.monotonic() + 1.5
             if how == "sleeps":
-                time.sleep(3)  # noqa: ASYNC251 - it blocks on purpose
+                time.sleep(1.5)  # noqa: ASYNC251 - it blocks on purpose
             while time.monotonic() < end:
                 sum(range(1000))
             during = len(started)
-        assert during > 20
+        assert during > 10
         assert plugin.slowest < 0.5
         assert runtime.dropped == []
         await ctx.until(*started)

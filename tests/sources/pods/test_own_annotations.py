@@ -79,14 +79,15 @@ def test_the_mark_is_sorted_and_compact() -> None:
     assert mark_value({"a": "1"}, {"a": "2"}) == '{"a":"2"}'
 
 
-TEXTS = st.text(st.characters(codec="utf-8"))
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
+OTHER_NAMES = TEXTS.filter(lambda key: key != MARK)
 WORDS = st.text("abc019", min_size=1, max_size=9)
 NAMES = st.builds("{}.io/{}".format, WORDS, WORDS)
 VALUES = st.lists(st.builds("GPU-{}".format, WORDS), min_size=1, max_size=4).map(",".join)
-WRITTEN = st.dictionaries(NAMES, VALUES)
+WRITTEN = st.dictionaries(NAMES, VALUES, max_size=4)
 
 
-@given(WRITTEN, WRITTEN, st.dictionaries(TEXTS.filter(lambda key: key != MARK), TEXTS))
+@given(WRITTEN, WRITTEN, st.dictionaries(OTHER_NAMES, TEXTS, max_size=3))
 def test_exactly_the_marked_annotations_are_own(
     before: dict[str, str], changes: dict[str, str], others: dict[str, str]
 ) -> None:

@@ -66,7 +66,7 @@ OBJECTS: dict[str, Raw] = {
 }
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(sorted(OBJECTS)), st.lists(st.integers(0, 5), max_size=8), UNEXPECTED)
 def test_an_unexpected_object_does_not_break_a_check(
     name: str, at: list[int], unexpected: Any

@@ -187,7 +187,7 @@ class FixedResponse:
         return self.body
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.integers(0, 5), max_size=8),
     UNEXPECTED,

@@ -133,7 +133,7 @@ class FixedResponse:
         return self.body
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.integers(0, 5), max_size=8), UNEXPECTED, st.booleans())
 async def test_an_unexpected_object_does_not_break_a_check(
     at: Sequence[int], unexpected: object, in_policy: bool
