@@ -150,5 +150,5 @@ async def run_history(
 def test_each_record_is_delivered_once_or_counted_in_any_history(
     actions: list[tuple[str, Any]], queue: str, rate: str, signals: tuple[int, ...]
 ) -> None:
-    with closing(looptime.new_event_loop()) as loop:
+    with closing(looptime.new_event_loop(noop_cycles=0)) as loop:
         loop.run_until_complete(run_history(list(actions), queue=queue, rate=rate, signals=signals))

@@ -8,25 +8,26 @@ import pytest
 
 from pipeline.delivery.contract import Acked, Outcome, Record, Rejected, Retry
 from tests.pipeline.delivery.refusing import refuses, warnings
-from tests.pipeline.delivery.support import Bench, size_of
+from tests.pipeline.delivery.support import Bench, size_of, virtual
 
-pytestmark = pytest.mark.looptime(start=1000)
+pytestmark = virtual
 
 
+@pytest.mark.slow
 async def test_d1_an_outage_of_ten_minutes_loses_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """600 s with 1000 bytes per second are sent at 4 KiB per second, the oldest first."""
     caplog.set_level(logging.INFO, "podgpu")
-    bench = Bench(size=100, most_bytes=2000, max_rate="4KiB")
+    bench = Bench(size=200, most_bytes=2000, max_rate="4KiB")
     async with bench.life():
         bench.push.answer = refuses()
         for _ in range(600):
-            bench.give(*[1] * 10)
+            bench.give(*[1] * 5)
             await bench.wait(1)
             assert bench.imbalance == 0
         assert bench.push.accepted == []
-        assert bench.value("queued") == 6000
+        assert bench.value("queued") == 3000
         assert bench.value("queue_bytes") == bench.queue.most_bytes == 600_000
         assert bench.value("delivering") == 0
         assert 598 < bench.value("oldest_age_seconds") <= 600
@@ -35,7 +36,7 @@ async def test_d1_an_outage_of_ten_minutes_loses_nothing(
         sent_before = len(bench.push.messages)
         bench.push.answer = lambda _: Acked()
         for _ in range(260):
-            bench.give(*[1] * 10)
+            bench.give(*[1] * 5)
             await bench.wait(1)
         assert bench.value("queued") < 20
         assert bench.value("delivering") == 1
@@ -102,6 +103,7 @@ async def test_o1_o2_retries_wait_for_the_receivers_delay_or_an_own_one(
     assert bench.by_reason("retries_total") == {"http_429": len(bench.push.messages) - 1}
 
 
+@pytest.mark.slow
 async def test_an_outage_is_logged_again_only_if_its_reason_changes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -9,9 +9,9 @@ import pytest
 from pipeline.delivery.contract import Acked, Outcome, Record, Rejected, Retry, TooLarge
 from pipeline.model import Layout, Snapshot
 from tests.pipeline.delivery.refusing import warnings
-from tests.pipeline.delivery.support import Bench, number_of, size_of
+from tests.pipeline.delivery.support import Bench, number_of, size_of, virtual
 
-pytestmark = pytest.mark.looptime(start=1000)
+pytestmark = virtual
 
 
 async def test_records_are_sent_immediately_and_counted() -> None:
@@ -277,6 +277,7 @@ async def test_only_the_main_signal_decides_whether_the_sink_is_delivering(
         assert bench.imbalance == 0
 
 
+@pytest.mark.slow
 async def test_o10_a_sink_whose_receiver_hangs_does_not_affect_another_sink() -> None:
     dead, well = Bench(name="dead"), Bench(name="well")
 

@@ -14,9 +14,7 @@ from pipeline.delivery.options import RetryOptions
 from pipeline.delivery.rate_limits import MessageSizeLimit, RateLimiter, RetryBackoff
 from pipeline.model import NS
 from tests.pipeline.delivery.refusing import refuses, warnings
-from tests.pipeline.delivery.support import Bench
-
-virtual = pytest.mark.looptime(start=1000)
+from tests.pipeline.delivery.support import Bench, virtual
 
 
 def backoff(initial: str = "1s", longest: str = "30s", seed: int = 1) -> RetryBackoff:
@@ -138,6 +136,7 @@ async def test_r8_the_production_rate_is_a_metric(caplog: pytest.LogCaptureFixtu
     assert warnings(caplog) == []
 
 
+@pytest.mark.slow
 @virtual
 async def test_r8_podgpu_warns_if_it_produces_more_than_max_rate(
     caplog: pytest.LogCaptureFixture,

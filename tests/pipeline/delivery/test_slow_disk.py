@@ -210,6 +210,7 @@ async def test_a_stop_waits_for_a_hanging_disk_for_the_flush_and_close_times(
         disk.responds.set()
 
 
+@pytest.mark.slow
 @virtual
 @pytest.mark.parametrize("end", [1.9, 2.1, 30])
 async def test_a_stop_waits_for_a_slow_disk_and_the_receiver_for_one_flush_time(end: float) -> None:

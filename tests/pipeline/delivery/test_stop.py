@@ -8,9 +8,9 @@ import pytest
 
 from pipeline.delivery.contract import Acked, Outcome, Record, Retry
 from tests.pipeline.delivery.refusing import refuses, warnings
-from tests.pipeline.delivery.support import Bench, points_of
+from tests.pipeline.delivery.support import Bench, points_of, virtual
 
-pytestmark = pytest.mark.looptime(start=1000)
+pytestmark = virtual
 Answers = Callable[[Sequence[Record]], Outcome | Awaitable[Outcome]]
 
 

@@ -105,7 +105,8 @@ def segments(path: Path) -> list[Path]:
 
 
 def on_disk(path: Path) -> int:
-    return sum(found.stat().st_size for found in segments(path))
+    with os.scandir(path) as files:
+        return sum(file.stat().st_size for file in files if file.name.endswith(".seg"))
 
 
 def fill(queue: MemoryQueue, count: int, size: int = 40, start: int = 0) -> list[Record]:

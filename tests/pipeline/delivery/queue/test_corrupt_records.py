@@ -23,16 +23,25 @@ from tests.pipeline.delivery.queue.support import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bit", range(8))
 def test_d5_a_flipped_bit_loses_at_most_one_record(tmp_path: Path, bit: int) -> None:
+    """All bits of the segment's header and of the last record's, and one bit of each other byte.
+
+    The headers of all records are alike, and only the last record has no marker after it.
+    """
     bench = folder(tmp_path)
     queue = bench.open()
-    put = fill(queue, 4, size=13)
+    put = fill(queue, 3, size=13)
     queue.close()
     (path,) = segments(bench.path)
     whole, cursor = path.read_bytes(), (bench.path / "cursor").read_bytes()
     lost = set()
+    last = len(whole) - RECORD_SIZE - 13
+    every_bit = {*range(SEGMENT_SIZE), *range(last, last + RECORD_SIZE)}
     for place in range(len(whole)):
+        if place not in every_bit and place % 8 != bit:
+            continue
         path.write_bytes(flipped(whole, place, bit))
         (bench.path / "cursor").write_bytes(cursor)
         queue = bench.open()
@@ -49,6 +58,7 @@ def test_d5_a_flipped_bit_loses_at_most_one_record(tmp_path: Path, bit: int) -> 
     assert len(lost) == len(put) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [True, False])
 def test_d5_a_flipped_bit_in_one_of_several_segments_loses_at_most_one_record(
     tmp_path: Path, *, closed: bool

@@ -33,6 +33,7 @@ def damages(intact: bytes) -> Iterator[bytes]:
         yield bytes(data)
 
 
+@pytest.mark.slow
 def test_r4_a_damaged_position_loses_no_record(tmp_path: Path) -> None:
     """R4: settled records may be sent again; all others are still there, and are counted."""
     bench, queue, intact = queue_with_cursor(tmp_path)

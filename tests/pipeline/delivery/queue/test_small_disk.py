@@ -15,9 +15,9 @@ from tests.support.mounts import MAY_MOUNT, with_mounts
 
 def open_files() -> list[str]:
     found = []
-    for one in Path("/proc/self/fd").iterdir():
+    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208 - faster
         with contextlib.suppress(FileNotFoundError):
-            found.append(str(one.readlink()))
+            found.append(os.readlink(f"/proc/self/fd/{number}"))  # noqa: PTH115 - faster
     return found
 
 
@@ -50,7 +50,7 @@ def test_d6_settled_records_free_their_space_on_a_small_disk(
     bench = safe(tmp_path)
     SmallDisk(monkeypatch, bench.path, 50_000)
     queue = bench.open()
-    for number in range(40):
+    for number in range(15):  # two or three records per segment
         put = fill(queue, 1, size=20_000, start=number)
         state = checked(queue)
         # A removed file uses space as long as it is open.
@@ -141,6 +141,7 @@ print(json.dumps([during.writable, [list(key) for key in during.faults], after.w
 """
 
 
+@pytest.mark.slow
 @MAY_MOUNT
 @pytest.mark.parametrize(("how", "reason"), [("space", "no_space"), ("inodes", "no_space")])
 async def test_d6_d7_a_full_tmpfs_loses_no_record(tmp_path: Path, how: str, reason: str) -> None:

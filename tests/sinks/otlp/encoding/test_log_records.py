@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from pipeline.changes.change_feed import Changes, XidChange
 from pipeline.changes.descriptions import error_id, figures
@@ -16,6 +16,7 @@ from sinks.otlp.options import Names
 from tests.sinks.otlp.encoding.accounts import Scene, container_points
 from tests.sinks.otlp.encoding.logs import Log, logs
 from tests.sinks.otlp.encoding.support import held, pods, points
+from tests.support.examples import examples
 from tests.support.nodes import at, claim, gpu, mig
 from tests.support.usage import account, holding, holdings, usage, used, victim, xid_error
 
@@ -57,6 +58,7 @@ def test_the_record_of_an_ended_holding() -> None:
 
 
 @given(holdings(gpu(0)))
+@settings(max_examples=examples(40))
 def test_every_amount_is_an_integer_with_all_its_digits(one: Holding) -> None:
     [log] = encode_events(Scene(started=False), [one])
     prefix = "podgpu.holding."

@@ -12,6 +12,7 @@ from pipeline.model import Instant, PodInfo, Snapshot, SourceRemoved, Value
 from sinks.otlp.encoding.encoder import Encoder
 from sinks.otlp.options import Temporality
 from tests.sinks.otlp.encoding.support import Point, held, named, pods, points
+from tests.support.examples import examples
 from tests.support.nodes import Node, at, claim, every_field, gpu, mig, reading
 
 MS = 1_000_000
@@ -66,6 +67,7 @@ def test_c1_a_counter_restarts_when_its_value_decreases() -> None:
     assert {p.kind for p in found} == {"counter"}
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 1 << 70), min_size=2, max_size=12), st.booleans())
 @settings(deadline=None)
 def test_c1_no_rate_is_negative_after_a_counter_was_reset(values: list[int], delta: bool) -> None:
@@ -309,22 +311,23 @@ def test_memory_utilization_is_used_divided_by_total() -> None:
     assert named(scene.read(memory_used_bytes=0, memory_total_bytes=0), point.name) == []
 
 
+@pytest.mark.slow
 def test_a_large_snapshot_is_split_into_several_records() -> None:
-    devices = [gpu(index) for index in range(40)]
+    devices = [gpu(index) for index in range(10)]
     node = Node()
     node.has(*devices)
-    node.podlist(*(claim(f"pod-{index}", d.uuid) for index, d in enumerate(devices[:20])))
+    node.podlist(*(claim(f"pod-{index}", d.uuid) for index, d in enumerate(devices[:5])))
     node.reads(*every_field(devices))
     snapshot = node.snapshot()
     whole = points(Encoder("node-1", FieldPlan.everything(), most_bytes=1 << 30).encode(snapshot))
-    encoder = Encoder("node-1", FieldPlan.everything(), most_bytes=64 << 10)
+    encoder = Encoder("node-1", FieldPlan.everything(), most_bytes=16 << 10)
     records = encoder.encode(snapshot)
     assert len(records) > 10
-    assert max(len(record.data) for record in records) <= 64 << 10
+    assert max(len(record.data) for record in records) <= 16 << 10
     assert sorted(map(repr, points(records))) == sorted(map(repr, whole))
     node.say(SourceRemoved())
     ends = encoder.encode(node.snapshot())
-    assert max(len(record.data) for record in ends) <= 64 << 10
+    assert max(len(record.data) for record in ends) <= 16 << 10
     assert {p.identity for p in points(ends)} == {p.identity for p in whole}
 
 
@@ -334,7 +337,7 @@ HOSTILE = st.text(
 
 
 @given(HOSTILE, HOSTILE, HOSTILE)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=examples(40))
 def test_any_names_result_in_valid_messages(name: str, value: str, other: str) -> None:
     pairs = tuple(sorted({name: value, other: value}.items()))
     device = replace(GPU, model=value, facts=(("serial", value),))

@@ -12,6 +12,7 @@ from pipeline.model import NS, Instant
 from sinks.otlp.encoding.encoder import Encoder
 from sinks.otlp.encoding.steady_time import PointOrder, WallTimeline
 from tests.sinks.otlp.encoding.support import points, shifted
+from tests.support.examples import examples
 from tests.support.nodes import START, Node, at, claim, gpu, reading
 
 HOUR = 3600 * NS
@@ -151,7 +152,7 @@ MOMENTS = st.lists(
 
 
 @given(MOMENTS)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=examples(50))
 def test_times_of_messages_never_go_back_for_any_resource(
     moments: list[tuple[int, int, str]],
 ) -> None:
