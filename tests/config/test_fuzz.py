@@ -44,7 +44,7 @@ trees = st.recursive(
         st.lists(inner, max_size=4)
         | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), inner, max_size=5)
     ),
-    max_leaves=20,
+    max_leaves=10,
 )
 
 
@@ -60,7 +60,7 @@ def test_any_text_is_read_or_refused(text: str | bytes) -> None:
     check(text)
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(yaml_like)
 @example("? [a]\n: b")
 @example("a: ! b")
@@ -70,7 +70,7 @@ def test_any_text_that_resembles_yaml_is_read_or_refused(text: str) -> None:
     check(SINKS + "sources:\n  a:\n    kind: everything\n    labels:\n      " + text)
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(trees)
 def test_any_tree_in_any_place_is_read_or_refused(tree: object) -> None:
     check(yaml.safe_dump(tree))

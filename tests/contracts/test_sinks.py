@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,12 +32,13 @@ def sink(kind: str, tmp_path: Path) -> Sink:
     return build_sink(kind, options_of("sink", kind, tmp_path), ctx)
 
 
-def snapshots(count: int) -> list[Snapshot]:
+@cache
+def snapshots(count: int) -> tuple[Snapshot, ...]:
     """Return snapshots of a node on which readings, holders and GPUs change."""
     node = Node()
     gpus = [gpu(0), gpu(1), mig(gpu(1), 3)]
     node.has(*gpus)
-    made = []
+    made: list[Snapshot] = []
     for number in range(count):
         node.seconds = number
         node.podlist(*(claim(f"pod-{number}", uuid_of(0)) for _ in range(number % 2)))
@@ -45,7 +47,7 @@ def snapshots(count: int) -> list[Snapshot]:
             node.has(gpus[0])
         node.reads(*every_field(gpus[:1] if number >= count // 2 else gpus, at(number)))
         made.append(node.snapshot())
-    return made
+    return tuple(made)
 
 
 async def test_a_sink_consumes_all_snapshots_and_returns_when_its_inbox_ends(sink: Sink) -> None:

@@ -12,6 +12,7 @@ from pipeline.exposition.text_format import Format
 from pipeline.fields import LABELS, FieldPlan, LabelRow
 from pipeline.model import NS, Pod, PodInfo, PodsReplaced, Snapshot
 from tests.pipeline.exposition.pages import context, parsed, rendered
+from tests.support.examples import examples
 from tests.support.nodes import Node, at, claims, every_field, gpu, kubelet_claim, mig, uuid_of
 
 FIELDS = {"memory_used_bytes", "xid_last", "gpu_up", "xid_errors", "clock_events_in_window"}
@@ -65,16 +66,17 @@ SNAPSHOTS = st.builds(snapshot, st.tuples(TEXTS, TEXTS, TEXTS), PAIRS, FACTS, PA
 
 
 @given(SNAPSHOTS, ROWS, OPTIONS)
-@settings(deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_every_line_is_a_sample_without_duplicate_labels(
     shown: Snapshot, rows: list[LabelRow], options: PageOptions
 ) -> None:
     ctx = context()
     ctx.plan = FieldPlan((f.name for f in FieldPlan.everything().fields), labels=rows)
     chosen = {name: getattr(options, name) for name in PageOptions.__struct_fields__}
-    series = [parsed(rendered(shown, form, ctx=ctx, **chosen), form) for form in Format]
+    pages = [rendered(shown, form, ctx=ctx, **chosen) for form in Format]
+    series = [parsed(page, form) for page, form in zip(pages, Format, strict=True)]
     assert series[0] == series[1]
-    for line in rendered(shown, ctx=ctx, **chosen).decode().split("\n")[:-1]:
+    for line in pages[0].decode().split("\n")[:-1]:
         if not line.startswith("#") and "{" in line:
             inside = line[line.index("{") + 1 : line.rindex("}")]
             found = LABEL.findall(inside)

@@ -1,7 +1,7 @@
 """A page is always valid: with hostile names, and values that are not numbers."""
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.safe_text import without_control_characters
@@ -17,6 +17,7 @@ from tests.pipeline.exposition.pages import (
     rendered,
     renderer,
 )
+from tests.support.examples import examples
 from tests.support.nodes import Node, claim, gpu, reading
 
 NAMES = st.one_of(
@@ -31,6 +32,7 @@ def shown(name: str) -> str:
 
 
 @pytest.mark.parametrize("form", Format)
+@settings(max_examples=examples(50), deadline=None)
 @given(names=st.tuples(NAMES, NAMES, NAMES), other=NAMES)
 def test_any_name_can_be_parsed_again(
     form: Format, names: tuple[str, str, str], other: str
@@ -54,6 +56,7 @@ def test_any_name_can_be_parsed_again(
 
 
 @pytest.mark.parametrize("form", Format)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     values=st.lists(
         st.one_of(

@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from dataclasses import replace
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ PARENT = gpu(1)
 DEVICES = [gpu(0), PARENT, mig(PARENT, 1), mig(PARENT, 2), gpu(2)]
 
 
+@cache
 def snapshot() -> Snapshot:
     node = Node()
     node.has(*DEVICES)

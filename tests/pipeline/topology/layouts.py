@@ -1,6 +1,8 @@
 """Topologies of known machines, as their drivers report them, and random ones."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import product
 
 from hypothesis import strategies as st
 
@@ -97,16 +99,21 @@ def four_h100() -> Topology:
     return build(read(cards, lambda _i, _j: (PHB, 18, True)))
 
 
+@cache
+def _answers(*, sparse: bool, answered: bool) -> list[PairAnswer]:
+    """Return the answers for one pair; one draw of these is faster than a draw of each part."""
+    levels: list[Level | None] = [SYS] * 6 + [*Level] if sparse else [*Level]
+    if not answered:
+        levels += [None] * len(levels)
+    return list(product(levels, [None] * 6 + [0, 0, 0, 1, 2, 4], [None, True, True, False]))
+
+
 @st.composite
 def reads(
     draw: st.DrawFn, *, at_most: int = 8, sparse: bool = False, answered: bool = False
 ) -> TopologyRead:
     """Draw any answers of a driver, also contradictory ones."""
     count = draw(st.integers(1, at_most))
-    levels = st.sampled_from([SYS] * 6 + [*Level] if sparse else [*Level])
-    level = levels if answered else st.none() | levels
-    nvlinks = st.none() | st.sampled_from([0, 0, 0, 1, 2, 4])
-    reachable = st.sampled_from([None, True, True, False])
     cards = [
         card(
             n,
@@ -116,4 +123,7 @@ def reads(
         )
         for n in range(count)
     ]
-    return read(cards, lambda _i, _j: (draw(level), draw(nvlinks), draw(reachable)))
+    pairs = count * (count - 1) // 2
+    answers = st.sampled_from(_answers(sparse=sparse, answered=answered))
+    drawn = iter(draw(st.lists(answers, min_size=pairs, max_size=pairs)))
+    return read(cards, lambda _i, _j: next(drawn))

@@ -2,9 +2,10 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.model.availability import availability
@@ -13,6 +14,7 @@ from pipeline.topology.node_annotation import annotation, published
 from pipeline.topology.tree_builder import build
 from tests.pipeline.topology.layouts import dgx1, islands
 from tests.pipeline.topology.test_text_views import used
+from tests.support.examples import examples
 
 MEMORY = 85_520_809_984
 
@@ -24,10 +26,14 @@ def with_memory() -> Topology:
     return build(replace(islands_read, cards=(first, *islands_read.cards[1:])))
 
 
-def written(**changes: object) -> str:
+@cache
+def unchanged() -> str:
     topology = islands()
-    text = annotation(topology, used(topology), at=1000.0004, refresh=300)
-    return json.dumps(json.loads(text) | changes)
+    return annotation(topology, used(topology), at=1000.0004, refresh=300)
+
+
+def written(**changes: object) -> str:
+    return json.dumps(json.loads(unchanged()) | changes)
 
 
 def test_a_written_annotation_is_read_back() -> None:
@@ -101,7 +107,8 @@ def test_invalid_annotations_are_refused(text: str, expected: str) -> None:
     assert expected in str(caught.value)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
+@settings(max_examples=examples(50), deadline=None)
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
 def test_any_other_value_raises_a_value_error(value: object) -> None:
     for document in (value, json.loads(written()) | {"at": value, "refresh": value, "part": value}):
         try:

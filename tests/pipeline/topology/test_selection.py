@@ -1,6 +1,7 @@
 """The selected GPUs are the best: a table of known machines, and comparison with full search."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from itertools import combinations
 from random import Random
 
@@ -138,8 +139,8 @@ SCORES = st.just(link_score) | st.builds(
 )
 
 
-@settings(max_examples=examples(400), deadline=None)
-@given(reads(at_most=9) | reads(at_most=9, sparse=True), st.data())
+@settings(max_examples=examples(200), deadline=None)
+@given(reads(at_most=8) | reads(at_most=8, sparse=True), st.data())
 def test_the_choice_equals_that_of_exhaustive_search(
     answers: TopologyRead, data: st.DataObject
 ) -> None:
@@ -183,7 +184,7 @@ def regular(rng: Random) -> Topology:
     return build(read([card(n, links=None) for n in range(len(places))], answer))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_symmetry_of_regular_machines_gives_the_exact_choice(seed: int) -> None:
     rng = Random(seed)
     topology = regular(rng)
@@ -239,12 +240,18 @@ def test_a_choice_that_is_not_exact_says_so_and_no_single_exchange_improves_it()
             )
 
 
+@cache
+def of_64(layout: Callable[[int], Topology]) -> Topology:
+    """Return a machine of 64 GPUs, which takes 50 ms to build."""
+    return layout(64)
+
+
 @pytest.mark.parametrize("layout", [hgx, pcie])
 @pytest.mark.parametrize("n", [1, 2, 8, 31, 32, 63, 64])
 def test_the_choice_is_exact_for_sixty_four_gpus_of_a_regular_machine(
     layout: Callable[[int], Topology], n: int
 ) -> None:
-    topology = layout(64)
+    topology = of_64(layout)
     choice = best(topology, topology.mask, n)
     assert choice is not None
     assert choice.exact

@@ -50,7 +50,7 @@ def below(node: Node) -> list[Node]:
     return [node, *(found for child in node.branches for found in below(child))]
 
 
-@given(reads(at_most=10) | reads(at_most=24, sparse=True))
+@given(reads(at_most=8) | reads(at_most=14, sparse=True))
 def test_every_level_has_every_gpu_once_and_is_nested_in_the_next(answers: TopologyRead) -> None:
     topology = build(answers)
     finer: tuple[Node, ...] = ()
@@ -67,7 +67,7 @@ def test_every_level_has_every_gpu_once_and_is_nested_in_the_next(answers: Topol
     assert len(topology.levels[SYS]) == 1
 
 
-@given(reads(at_most=10) | reads(at_most=24, sparse=True))
+@given(reads(at_most=8) | reads(at_most=14, sparse=True))
 def test_the_lowest_common_node_has_the_reported_or_implied_level(answers: TopologyRead) -> None:
     topology = build(answers)
     expected = closure(answers)

@@ -128,7 +128,7 @@ async def test_scrapes_succeed_during_a_reload() -> None:
 async def test_every_page_shows_one_snapshot() -> None:
     """Snapshots and holders change while clients scrape; each page is of one snapshot."""
     node = Node()
-    devices = [gpu(at) for at in range(16)]
+    devices = [gpu(at) for at in range(4)]
     node.has(*devices)
     ctx = context()
     inbox: Channel[Snapshot] = Channel(1)
@@ -149,7 +149,7 @@ async def test_every_page_shows_one_snapshot() -> None:
     async with PrometheusSink(OPTIONS, ctx) as sink, client(ctx) as http:
         running = asyncio.create_task(sink.run(inbox))
         scraping = [asyncio.create_task(scrape(http, form)) for form in (*Format, *Format)]
-        for at in range(60):
+        for at in range(30):
             if not at % 3:
                 node.podlist(*(claim(f"pod-{at // 3}", device.uuid) for device in devices))
             node.reads(*(reading(device, "gpu_utilization_percent", at) for device in devices))

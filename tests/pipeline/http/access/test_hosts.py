@@ -9,10 +9,11 @@ from config.schema import Http
 from config.value_types import ListenAddress
 from pipeline.http.allowed_hosts import Hosts
 from pipeline.http.limits import Limits
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 from pipeline.runtime.http_service import HttpService
+from tests.pipeline.http.access.tls_clients import client_context
 from tests.support.http import LOCAL, Client, Clients, Connect, listeners, says
-from tests.support.web import Web, basic, certificate, client_context, hashed
+from tests.support.web import Web, basic, certificate, hashed
 
 EVIL = "evil.example.com"
 
@@ -83,7 +84,7 @@ async def test_r12_with_required_client_certificates_any_host_is_allowed(
     web.trust("clients")
     web.secure(*more)
     async with web.serving():
-        shown = client_context(leaf=certificate("clients", "prometheus"))
+        shown = client_context(certificate("clients", "prometheus"))
         client = await web.connect(shown)
         answer = await respond_to(client, f"GET /metrics HTTP/1.1\r\nHost: {EVIL}\r\n\r\n")
         assert answer[0] == status
@@ -97,7 +98,7 @@ def local() -> ListenAddress:
 async def test_r12_a_failed_change_of_the_setting_leaves_the_previous_one(
     connect: Connect,
 ) -> None:
-    serving = HttpService(Listeners("gpu-7", lambda: (True, "ok"), lambda: (True, "ok")))
+    serving = HttpService(ListenerRegistry("gpu-7", lambda: (True, "ok"), lambda: (True, "ok")))
     address = local()
 
     async def status(host: str) -> int:

@@ -12,6 +12,7 @@ import pytest
 
 from config.errors import ConfigError
 from pipeline.http.access.web_config_reader import WebConfigReader
+from tests.pipeline.http.access.tls_clients import client_context
 from tests.support.http import Client
 from tests.support.web import (
     Web,
@@ -19,10 +20,12 @@ from tests.support.web import (
     authority,
     basic,
     certificate,
-    client_context,
     hashed,
     pem,
 )
+
+TURNS = 6
+"""How often all files change in one test."""
 
 REQUIRE = "client_auth_type: RequireAndVerifyClientCert"
 CA = "client_ca_file: ca.crt"
@@ -35,13 +38,9 @@ def read_files_at_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     always_check_files(monkeypatch)
 
 
-def trusting(*leaf: object) -> ssl.SSLContext:
-    return client_context(leaf=leaf[0] if leaf else None)  # type: ignore[arg-type]
-
-
 async def served_certificate(web: Web) -> bytes:
     """Return the certificate that a new connection gets, in PEM format."""
-    client = await web.connect(trusting())
+    client = await web.connect(client_context())
     found = client.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     assert await client.get("/metrics") == (200, "page")
     return ssl.DER_cert_to_PEM_cert(found).encode()
@@ -74,7 +73,7 @@ async def test_a_new_connection_gets_the_new_certificate(
 async def test_an_older_connection_is_closed_after_one_more_response(web: Web) -> None:
     web.secure()
     async with web.serving():
-        older = await web.connect(trusting())
+        older = await web.connect(client_context())
         assert await older.get("/metrics") == (200, "page")
         assert await older.get("/metrics") == (200, "page")
         web.pair(SECOND)
@@ -141,7 +140,7 @@ async def test_no_scrape_fails_while_certificates_and_cas_change(kept: bool, web
         client: Client | None = None
         while not stop.is_set():
             if client is None or not kept:
-                client = await web.connect(trusting(friend))
+                client = await web.connect(client_context(friend))
             client.send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
             status, headers, body = await client.answer()
             assert (status, body) == (200, b"page")
@@ -151,7 +150,7 @@ async def test_no_scrape_fails_while_certificates_and_cas_change(kept: bool, web
                 client = None
 
     async def change() -> None:
-        for turn in range(12):
+        for turn in range(TURNS):
             chain, key = pem((FIRST, SECOND)[turn % 2])
             for name, text in (
                 ("tls.crt", chain), ("tls.key", key), ("ca.crt", authorities[turn % 2])
@@ -164,7 +163,7 @@ async def test_no_scrape_fails_while_certificates_and_cas_change(kept: bool, web
 
     async with web.serving():
         await asyncio.gather(change(), *(scrape() for _ in range(4)))
-    assert scraped >= 12 * 3 * 2
+    assert scraped >= TURNS * 3 * 2
 
 
 async def test_certificates_of_a_removed_ca_are_refused(web: Web) -> None:
@@ -172,11 +171,11 @@ async def test_certificates_of_a_removed_ca_are_refused(web: Web) -> None:
     web.trust("clients")
     web.secure(REQUIRE, CA)
     async with web.serving():
-        assert await web.scrape(trusting(friend)) == (200, "page")
+        assert await web.scrape(client_context(friend)) == (200, "page")
         web.trust("strangers")
-        assert await web.scrape(trusting(stranger)) == (200, "page")
+        assert await web.scrape(client_context(stranger)) == (200, "page")
         with pytest.raises((OSError, asyncio.IncompleteReadError)):
-            await web.scrape(trusting(friend))
+            await web.scrape(client_context(friend))
 
 
 async def test_tls_can_be_turned_on_and_off_on_the_same_port(web: Web) -> None:
@@ -185,7 +184,7 @@ async def test_tls_can_be_turned_on_and_off_on_the_same_port(web: Web) -> None:
         plain = await web.connect()
         assert await plain.get("/metrics") == (200, "page")
         web.secure()
-        assert await web.scrape(trusting()) == (200, "page")
+        assert await web.scrape(client_context()) == (200, "page")
         plain.send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await plain.answer())[1]["connection"] == "close"
         assert await plain.ended()
@@ -234,7 +233,7 @@ async def test_an_update_of_a_mounted_secret_is_followed_through_its_links(web: 
 async def test_a_disk_that_does_not_respond_is_waited_for_once(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.http.access.rules._READ_TIMEOUT", 0.2)
+    monkeypatch.setattr("pipeline.http.access.access_checker._READ_TIMEOUT", 0.2)
     web.secure()
     responds = threading.Event()
     async with web.serving():
@@ -249,7 +248,7 @@ async def test_a_disk_that_does_not_respond_is_waited_for_once(
             for _ in range(100):
                 await web.access.current()
             assert loop.time() - started < 10
-            assert await web.scrape(trusting()) == (200, "page")
+            assert await web.scrape(client_context()) == (200, "page")
         finally:
             responds.set()
 

@@ -14,15 +14,16 @@ import pytest
 from config.schema import Config, Http
 from config.value_types import ListenAddress
 from pipeline.base.errors import PermanentError
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 from pipeline.runtime import daemon
 from pipeline.runtime.http_service import HttpService
 from pipeline.runtime.runtime import Runtime
 from podgpu.cli import main
+from tests.pipeline.http.access.tls_clients import client_context
 from tests.pipeline.runtime.runtimes import gpus, registered
 from tests.support.components import Registered, configured
 from tests.support.http import Clients, says
-from tests.support.web import Web, basic, client_context, hashed
+from tests.support.web import Web, basic, hashed
 
 __all__ = ["registered"]
 
@@ -54,7 +55,7 @@ async def closed(port: int) -> bool:
 
 @asynccontextmanager
 async def entered(http: Http) -> AsyncIterator[HttpService]:
-    serving = HttpService(Listeners("node-1", lambda: (True, "ok"), lambda: (True, "ok")))
+    serving = HttpService(ListenerRegistry("node-1", lambda: (True, "ok"), lambda: (True, "ok")))
     await serving.enter(http)
     try:
         yield serving

@@ -5,13 +5,15 @@ import shutil
 import ssl
 import time
 import warnings
+from functools import cache
 
 import pytest
 import trustme
 
 from pipeline.base.errors import PermanentError
 from pipeline.http.access.cipher_names import SUITES
-from tests.support.web import Web, authority, basic, certificate, client_context, hashed, pem
+from tests.pipeline.http.access.tls_clients import client_context
+from tests.support.web import Web, authority, basic, certificate, hashed, pem
 
 REQUIRE = "client_auth_type: RequireAndVerifyClientCert"
 IF_GIVEN = "client_auth_type: VerifyClientCertIfGiven"
@@ -25,7 +27,7 @@ UNTRUSTED = certificate("strangers", "prometheus.example.org")
 async def is_served(web: Web, leaf: trustme.LeafCert | None) -> bool:
     """Return whether a client is served. If not, its connection is closed without a response."""
     try:
-        return await web.scrape(client_context(leaf=leaf)) == (200, "page")
+        return await web.scrape(client_context(leaf)) == (200, "page")
     except (OSError, asyncio.IncompleteReadError):
         return False
 
@@ -155,14 +157,15 @@ async def test_the_tls_versions_are_limited(
         assert found is served
 
 
+@cache
+def with_rsa_key() -> trustme.LeafCert:
+    """Return a server certificate with an RSA key, which takes 40 ms to make."""
+    return authority("server").issue_cert("127.0.0.1", key_type=trustme.KeyType.RSA)
+
+
 @pytest.mark.parametrize("suite", sorted(SUITES))
 async def test_every_known_cipher_suite_can_be_configured(suite: str, web: Web) -> None:
-    web.pair(
-        authority("server").issue_cert(
-            "127.0.0.1",
-            key_type=trustme.KeyType.ECDSA if "ECDSA" in suite else trustme.KeyType.RSA,
-        )
-    )
+    web.pair(certificate("server", "127.0.0.1") if "ECDSA" in suite else with_rsa_key())
     web.secure("max_version: TLS12", f"cipher_suites: [{suite}]")
     context = client_context()
     context.set_ciphers("ALL:@SECLEVEL=1")
@@ -175,7 +178,7 @@ async def test_every_known_cipher_suite_can_be_configured(suite: str, web: Web) 
 @pytest.mark.parametrize("prefer", [True, False])
 async def test_the_preferred_order_of_cipher_suites_is_used(prefer: bool, web: Web) -> None:
     first, second = "AES_128_GCM_SHA256", "AES_256_GCM_SHA384"
-    web.pair(authority("server").issue_cert("127.0.0.1", key_type=trustme.KeyType.RSA))
+    web.pair(with_rsa_key())
     web.secure(
         "max_version: TLS12",
         f"cipher_suites: [TLS_ECDHE_RSA_WITH_{first}, TLS_ECDHE_RSA_WITH_{second}]",
@@ -357,7 +360,7 @@ async def test_a_certificate_and_a_password_can_both_be_required(web: Web) -> No
     web.secure("client_auth_type: RequireAndVerifyClientCert", "client_ca_file: ca.crt")
     with web.path.open("a") as file:
         file.write(f"basic_auth_users:\n  alice: {hashed('correct horse')}\n")
-    context = client_context(leaf=certificate("clients", "p.example.org"))
+    context = client_context(certificate("clients", "p.example.org"))
     async with web.serving():
         assert (await web.scrape(context))[0] == 401
         assert (await web.scrape(context, basic("alice", "correct horse")))[0] == 200
