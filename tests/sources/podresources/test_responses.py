@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import AdvertisedResource, Evidence, Origin, PartialRef, RawDeviceId
-from pipeline.model.plugin_ids import glob_matcher
+from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES, glob_matcher
 from sources.podresources.kubelet_connection import KubeletError
 from sources.podresources.options import Options
 from sources.podresources.responses import (
@@ -178,7 +178,10 @@ def test_a_response_with_too_many_devices_is_refused() -> None:
 
 
 def test_many_memory_units_of_a_gpu_are_read_as_one_device() -> None:
-    one = pod("a", {"volcano.sh/vgpu-memory": [f"{UUID}-memory-{n}" for n in range(80_000)]})
+    one = pod(
+        "a",
+        {"volcano.sh/vgpu-memory": [f"{UUID}-memory-{n}" for n in range(MAX_CLAIMED_DEVICES + 1)]},
+    )
     assert devices_by_container(read(one)) == {
         "ml/a/main volcano.sh/vgpu-memory": [f"plugin:{UUID}-memory-0"]
     }

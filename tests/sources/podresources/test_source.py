@@ -15,6 +15,7 @@ from pipeline.model import (
     RawDeviceId,
     ResourcesAdvertised,
 )
+from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES
 from sources.podresources.responses import read_list
 from tests.fakes.kubelet import V1, V1ALPHA1, FakeKubelet, claim, pod
 from tests.sources.podresources.source_runner import eventually, running_source
@@ -154,7 +155,7 @@ async def test_a_response_over_16_mib_is_an_error_and_the_last_claims_stay(path:
 async def test_many_memory_units_of_a_gpu_are_one_device(path: Path) -> None:
     uuids = [f"GPU-fef8089b-4820-abfc-e83e-94318197576{n}" for n in range(2)]
     async with FakeKubelet(path) as kubelet:
-        units = [f"{uuid}-memory-{n}" for uuid in uuids for n in range(40_000)]
+        units = [f"{uuid}-memory-{n}" for uuid in uuids for n in range(MAX_CLAIMED_DEVICES)]
         kubelet.pods = [pod("a", {"volcano.sh/vgpu-memory": units})]
         async with running_source(path) as ctx:
             await ctx.until("a", timeout=20)
