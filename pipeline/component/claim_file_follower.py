@@ -4,7 +4,13 @@ import asyncio
 from contextlib import ExitStack
 
 from pipeline.component.claim_file_options import ClaimFileOptions
-from pipeline.component.claim_file_reader import ClaimsFileReader, Fault, FileClaims, Outcome, Read
+from pipeline.component.claim_file_reader import (
+    ClaimFileReader,
+    FileClaims,
+    FileFault,
+    Outcome,
+    Read,
+)
 from pipeline.component.contracts import SourceContext
 from pipeline.files.file_watch import Watcher
 from pipeline.model import NS, ClaimsReplaced, SourceLost
@@ -37,7 +43,7 @@ async def follow(
             that another source's claims have changed something.
     """
     with Watcher(options.path) as watcher, ExitStack() as stack:
-        reader = ClaimsFileReader(options.path, options.max_size, read, watcher, absent)
+        reader = ClaimFileReader(options.path, options.max_size, read, watcher, absent)
         report = _Reporter(ctx, options)
         if follow_hints:
             stack.callback(asyncio.create_task(_take_hints(ctx, watcher, report)).cancel)
@@ -90,7 +96,7 @@ class _Reporter:
             changed: the file was read because it may have changed.
         """
         now = self._ctx.clock.now().mono_ns
-        if isinstance(outcome, Fault):
+        if isinstance(outcome, FileFault):
             return await self._bad(outcome.text, changed, now)
         await self._good(outcome, now)
         return max(self._due_ns - self._ctx.clock.now().mono_ns, 0) / NS

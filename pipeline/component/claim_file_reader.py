@@ -27,19 +27,19 @@ class FileClaims:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FileFault:
     """The file cannot be used."""
 
     text: str
 
 
-Outcome: TypeAlias = FileClaims | Fault
+Outcome: TypeAlias = FileClaims | FileFault
 
 Read: TypeAlias = Callable[[bytes], FileClaims]
 """Converts the content of a whole file to claims; raises `UnreadableError` if it is not usable."""
 
 
-class ClaimsFileReader:
+class ClaimFileReader:
     """Reads the file repeatedly, and returns the same object while the claims are equal.
 
     Args:
@@ -60,7 +60,7 @@ class ClaimsFileReader:
         self._absent = absent
         self._stamp: Stamp | None = None
         self._settled = False
-        self._outcome: Outcome = Fault("not read yet")
+        self._outcome: Outcome = FileFault("not read yet")
         self._listed = FileClaims(())
 
     async def read(self, changed: bool) -> Outcome:
@@ -78,7 +78,7 @@ class ClaimsFileReader:
         except UnreadableError as error:
             self._stamp, self._settled = None, False
             fix = f"; {self._absent}" if self._absent and isinstance(error, AbsentError) else ""
-            self._outcome = Fault(f"{error}{fix}")
+            self._outcome = FileFault(f"{error}{fix}")
             return self._outcome
         if content.data is None:
             return self._outcome
@@ -91,7 +91,7 @@ class ClaimsFileReader:
         try:
             listed = self._read(data)
         except UnreadableError as error:
-            return Fault(str(error))
+            return FileFault(str(error))
         if listed != self._listed:
             claims = reuse_unchanged(self._listed.claims, listed.claims)
             self._listed = FileClaims(claims, listed.problems)

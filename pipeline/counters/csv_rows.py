@@ -18,7 +18,7 @@ _QUOTED: Final = re.compile(r'"((?:[^"]|"")*+)"')
 
 
 @dataclass(frozen=True, slots=True)
-class ListRow:
+class CsvRow:
     """A row as it is written in the list.
 
     Attributes:
@@ -34,7 +34,7 @@ class ListRow:
     help: str
 
 
-def read(text: str) -> Iterator[ListRow | str]:
+def read(text: str) -> Iterator[CsvRow | str]:
     """Yield the rows of a list; the problem of each line that is no row, comment or blank."""
     for number, line in enumerate(_BREAK.split(text.removeprefix("\ufeff")), 1):
         # A spreadsheet program may pad all lines with commas, including comments and empty lines.
@@ -43,7 +43,7 @@ def read(text: str) -> Iterator[ListRow | str]:
             yield _row(number, content)
 
 
-def _row(number: int, content: str) -> ListRow | str:
+def _row(number: int, content: str) -> CsvRow | str:
     """Return the row, or a text with the problem."""
     name = _CELL.match(content)
     kind = _CELL.match(content, name.end()) if name is not None else None
@@ -59,7 +59,7 @@ def _row(number: int, content: str) -> ListRow | str:
         return f"line {number}: {shown(field_name)}: the quoted help text does not end on the line"
     if quoted is not None and quoted.end() == len(about):
         about = quoted[1].replace('""', '"').strip()
-    return ListRow(number, field_name, type_, about)
+    return CsvRow(number, field_name, type_, about)
 
 
 def _value(cell: re.Match[str]) -> str:

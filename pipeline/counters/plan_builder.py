@@ -7,8 +7,8 @@ from typing import Final, Literal, cast
 
 from config.message_text import shown
 from config.schema import Counters
-from pipeline.counters.csv_rows import ListRow, read
-from pipeline.counters.unavailable_fields import why
+from pipeline.counters.csv_rows import CsvRow, read
+from pipeline.counters.unavailable_fields import unavailable_reason
 from pipeline.fields import (
     CATALOGUE,
     Field,
@@ -54,7 +54,7 @@ def planned(text: str, setting: Counters) -> Reading:
     rows: list[Row] = []
     labels: list[LabelRow] = []
     complaints: list[str] = []
-    used: dict[str, ListRow] = {}
+    used: dict[str, CsvRow] = {}
     for row in read(text):
         if isinstance(row, str):
             complaints.append(row)
@@ -114,11 +114,11 @@ def _renamed(rows: list[Row], names: set[str]) -> list[Row]:
     ]
 
 
-def _field(row: ListRow, *, guess: bool) -> Field | str:
+def _field(row: CsvRow, *, guess: bool) -> Field | str:
     """Return the field that a row means, or a text with the problem of the row."""
     found = list(called(row.name))
     if not found:
-        reason = why(row.name)
+        reason = unavailable_reason(row.name)
         near = _nearest(row.name) if guess and not reason else ""
         advice = f"did you mean {near}?" if near else "podgpu fields lists all fields"
         return reason or f"is no known field; {advice}"

@@ -102,7 +102,7 @@ _FAMILIES: Final = (
 )
 
 
-def why(name: str) -> str:
+def unavailable_reason(name: str) -> str:
     """Return why a field of DCGM is not available, and the alternative; "" for other names."""
     if name in ABSENT:
         reason, instead = ABSENT[name]

@@ -46,7 +46,7 @@ INFO_FAMILIES = (
 )
 
 
-class Renderer:
+class PageRenderer:
     """Renders the newest snapshot as a page.
 
     Args:

@@ -14,7 +14,7 @@ from pipeline.http.client_shares import ClientConnection, ClientShares
 from pipeline.http.limits import Limits
 
 if TYPE_CHECKING:
-    from pipeline.http.access import Access
+    from pipeline.http.access import AccessChecker
 
 COMMON_HEADERS: Final[Mapping[str, str]] = {"Server": "podgpu", "X-Content-Type-Options": "nosniff"}
 """Headers of every response, including those that aiohttp makes."""
@@ -47,7 +47,7 @@ class Handler(web.RequestHandler):
         self,
         server: "Server",
         client: ClientConnection,
-        access: "Access | None",
+        access: "AccessChecker | None",
         **options: Any,
     ) -> None:
         super().__init__(server, **options)
@@ -75,6 +75,8 @@ class Handler(web.RequestHandler):
             # asyncio has no public way to the transport below TLS.
             tls: Any = transport
             tls._ssl_protocol._transport.set_write_buffer_limits(high=1)  # noqa: SLF001
+            # By default, TLS keeps 256 KiB of further requests while a response is sent.
+            tls.set_read_buffer_limits(high=_READ_BYTES)
         if hasattr(transport, "max_size"):  # asyncio's own transport: bytes of one read
             transport.max_size = _READ_BYTES
 
@@ -128,7 +130,7 @@ class Server(web.Server):
         serve: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
         limits: Limits,
         accounting: ClientShares,
-        access: "Callable[[], Access | None]",
+        access: "Callable[[], AccessChecker | None]",
     ) -> None:
         # aiohttp only logs errors of clients here: podgpu's own are handled in the listener.
         log = logging.getLogger("podgpu.http.clients")
@@ -177,8 +179,7 @@ class Server(web.Server):
         self.empty.clear()
         access = self._access()
         handler = Handler(self, client, access, **self._options)
-        if (task := asyncio.current_task()) is not None:
-            client.abort = task.cancel
+        client.abort = asyncio.current_task().cancel  # type: ignore[union-attr]
         try:
             if access is not None:
                 handler.context = (await access.current()).context
@@ -188,6 +189,10 @@ class Server(web.Server):
                 ssl=handler.context,
                 **self._tls_timeouts if handler.context is not None else {},
             )
+        except (OSError, asyncio.CancelledError) as error:
+            # Else the TLS objects are in a cycle of references with the traceback, and stay until
+            # the next garbage collection.
+            raise error.with_traceback(None)  # noqa: B904
         finally:
             if handler.transport is None:
                 self.remove(client)

@@ -24,7 +24,7 @@ from pipeline.http.connections import COMMON_HEADERS, Handler, Server
 from pipeline.http.server_context import ServerContext
 
 if TYPE_CHECKING:
-    from pipeline.http.access import Access
+    from pipeline.http.access import AccessChecker
 
 _LOG = logging.getLogger("podgpu.http")
 _MAX_LOGGED = 60
@@ -202,7 +202,7 @@ class Listener:
                 request.transport.abort()
 
     async def _answer_in_turn(
-        self, request: web.BaseRequest, access: "Access | None", client: ClientConnection
+        self, request: web.BaseRequest, access: "AccessChecker | None", client: ClientConnection
     ) -> HttpResponse:
         context, probe = self._context, request.path in self._health_pages
         if client.reserved and not probe and not await self._wait_for_room(client):
@@ -223,7 +223,7 @@ class Listener:
         return False
 
     async def _answer(
-        self, request: web.BaseRequest, access: "Access | None", client: ClientConnection
+        self, request: web.BaseRequest, access: "AccessChecker | None", client: ClientConnection
     ) -> HttpResponse:
         path = request.path
         deadline = asyncio.timeout(self._context.limits.handler_seconds)
@@ -245,7 +245,7 @@ class Listener:
             return plain(500, f"{path} failed; see podgpu's log")
 
     async def _refusal(
-        self, http_request: HttpRequest, request: web.BaseRequest, access: "Access | None"
+        self, http_request: HttpRequest, request: web.BaseRequest, access: "AccessChecker | None"
     ) -> HttpResponse | None:
         """Return the response that refuses a request; None if it is allowed."""
         if access is not None:

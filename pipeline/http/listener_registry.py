@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pipeline.http.listener import Listener
 
 
-class Listeners(ServerContext):
+class ListenerRegistry(ServerContext):
     """The listeners, owned by the runtime, and what they share."""
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from pipeline.http.fair_queue import FairQueue
 from pipeline.http.limits import Limits
 
 if TYPE_CHECKING:
-    from pipeline.http.access import Access
+    from pipeline.http.access import AccessChecker
 
 _STARTS_PER_ROUND: Final = 4
 """Requests that are begun in one round of the event loop, and as many of probes. Other tasks of the
@@ -47,7 +47,7 @@ class ServerContext:
     version: str = VERSION
     limits: Limits = field(default_factory=Limits)
     hosts: Hosts = field(default_factory=Hosts)
-    access: "Access | None" = field(default=None, init=False)
+    access: "AccessChecker | None" = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.accounting = ClientShares(self.limits)

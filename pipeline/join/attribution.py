@@ -4,18 +4,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
+from pipeline.join.advertised_resources import AdvertisedResources
 from pipeline.join.arbitration import ArbitrationResult, make_holder
 from pipeline.join.claim_resolution import ResolutionTime, ResolvedClaim
 from pipeline.join.container_table import ContainerTable
 from pipeline.join.device_index import DeviceIndex
-from pipeline.join.dra_devices import DraNameHistory
+from pipeline.join.dra_name_history import DraNameHistory
 from pipeline.join.holder_resolution import Resolution, resolve
 from pipeline.join.inventory import Inventory
 from pipeline.join.mig_placement import MigPlacements
 from pipeline.join.plugin_devices import PluginManagedDevices
 from pipeline.join.pod_identity import PodIdentities
 from pipeline.join.pod_table import IdentifiedContainer, PodTable
-from pipeline.join.resource_table import ResourceTable
 from pipeline.join.source_table import SourceTable
 from pipeline.model import (
     Access,
@@ -75,7 +75,7 @@ class Attributor:
         self.inventory = Inventory()
         self.pods = PodTable()
         self.containers = ContainerTable()
-        self.resources = ResourceTable()
+        self.resources = AdvertisedResources()
         self.attributions: dict[str, Attribution] = {}
         self.mig_placements = MigPlacements()
         self._sources = sources

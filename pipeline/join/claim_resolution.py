@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from pipeline.join.device_index import DeviceIndex, RawIds, ResolvedDevice
-from pipeline.join.dra_devices import DraNameHistory
+from pipeline.join.dra_name_history import DraNameHistory
 from pipeline.join.pod_table import IdentifiedContainer
 from pipeline.join.trust_rules import COUNT_ONLY_RESOURCES
 from pipeline.model import Claim, Evidence, Instant, PartialRef, Pod, RawDeviceId

@@ -42,7 +42,7 @@ from pipeline.join.claim_resolution import (
     resolve_claims,
 )
 from pipeline.join.device_index import DeviceIndex, RawIds
-from pipeline.join.dra_devices import DraNameHistory
+from pipeline.join.dra_name_history import DraNameHistory
 from pipeline.join.incomplete_pod_identity import PodName
 from pipeline.join.pod_evidence import PodClaims, select_claims
 from pipeline.join.pod_identity import PodIdentities

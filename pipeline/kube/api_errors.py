@@ -7,8 +7,8 @@ from typing import Final
 
 from pipeline.base.errors import ApiError
 from pipeline.base.safe_text import line
+from pipeline.kube.api_request import ApiRequest
 from pipeline.kube.json_access import as_dict, as_int, as_text, parsed_object
-from pipeline.kube.request import Request
 
 _DENIED: Final = "is denied at admission"
 
@@ -22,7 +22,7 @@ _WRITTEN_ALONE: Final = "events"
 
 def response_error(
     server: str,
-    request: Request,
+    request: ApiRequest,
     *,
     status: int,
     headers: Mapping[str, str],
@@ -98,7 +98,7 @@ def _is_denial_text(message: str) -> bool:
     return webhook or "denied request" in message
 
 
-def _forbidden(request: Request, error: ApiError) -> str:
+def _forbidden(request: ApiRequest, error: ApiError) -> str:
     target, verb = request.target, request.verb
     group, resource, name = target.group, target.resource, target.name
     rule = f'apiGroups ["{group}"], resources ["{resource}"]'

@@ -24,8 +24,8 @@ from pipeline.base.safe_text import line, redact
 from pipeline.base.version import VERSION
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.kube.api_errors import response_error
+from pipeline.kube.api_request import TIMEOUT, ApiRequest
 from pipeline.kube.credentials import Access, Credentials
-from pipeline.kube.request import TIMEOUT, Request
 from pipeline.net.http_get import body_of
 from pipeline.net.proxies import ProxyError, proxy_for
 
@@ -74,17 +74,17 @@ class Client:
 
     async def get(self, path: str, query: Mapping[str, str]) -> bytes:
         """Return the body of a response."""
-        return await self._response_body(Request("GET", path, query))
+        return await self._response_body(ApiRequest("GET", path, query))
 
     async def patch(self, path: str, changes: Mapping[str, object]) -> bytes:
         """Merge changes into an object and return the object."""
-        return await self._response_body(Request("PATCH", path, changes=changes))
+        return await self._response_body(ApiRequest("PATCH", path, changes=changes))
 
     async def create(self, path: str, body: Mapping[str, object]) -> bytes:
         """Create an object and return it."""
-        return await self._response_body(Request("POST", path, changes=body))
+        return await self._response_body(ApiRequest("POST", path, changes=body))
 
-    async def _response_body(self, request: Request) -> bytes:
+    async def _response_body(self, request: ApiRequest) -> bytes:
         timeout = aiohttp.ClientTimeout(
             total=self._timeout,
             connect=_CONNECT_TIMEOUT,
@@ -108,12 +108,12 @@ class Client:
         timeout = aiohttp.ClientTimeout(
             total=None, connect=_CONNECT_TIMEOUT, sock_connect=_CONNECT_TIMEOUT, sock_read=silence
         )
-        request = Request("GET", path, query)
+        request = ApiRequest("GET", path, query)
         async with self._response(request, timeout) as response:
             yield self._lines(request, response)
 
     async def _lines(
-        self, request: Request, response: aiohttp.ClientResponse
+        self, request: ApiRequest, response: aiohttp.ClientResponse
     ) -> AsyncIterator[bytes]:
         try:
             async for sent in response.content:
@@ -129,7 +129,7 @@ class Client:
 
     @asynccontextmanager
     async def _response(
-        self, request: Request, timeout: aiohttp.ClientTimeout
+        self, request: ApiRequest, timeout: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Make a request. If other credentials may help, read them again and retry it once."""
         for again in (True, False):
@@ -149,7 +149,7 @@ class Client:
         self,
         access: Access,
         connection: "_Connection",
-        request: Request,
+        request: ApiRequest,
         timeout: aiohttp.ClientTimeout,
         *,
         again: bool,
@@ -206,7 +206,7 @@ class Client:
             credentials=self._credentials.place,
         )
 
-    async def _credentials_and_pool(self, request: Request) -> "tuple[Access, _Connection]":
+    async def _credentials_and_pool(self, request: ApiRequest) -> "tuple[Access, _Connection]":
         """Return fresh credentials, and a pool of connections that uses them."""
         async with self._lock:
             access = await self._fresh()
@@ -257,7 +257,7 @@ class Client:
         self._read_at = started
         return self._access
 
-    def _error(self, request: Request, error: BaseException | str) -> ApiError:
+    def _error(self, request: ApiRequest, error: BaseException | str) -> ApiError:
         server = self._access.server if self._access else "API server"
         reason = error if isinstance(error, str) else _reason(error)
         message = f"{server}: {request.method} {request.path}: {_describe(error, self._timeout)}"

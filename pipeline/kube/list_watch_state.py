@@ -40,7 +40,7 @@ _PAGE_SIZE = 500
 
 
 @dataclass(slots=True)
-class ListWatch:
+class ListWatchState:
     """State of a reflector.
 
     Attributes:

@@ -15,7 +15,7 @@ from pipeline.base.safe_text import line
 from pipeline.component.contracts import KubeApi
 from pipeline.kube.api_errors import status_error
 from pipeline.kube.json_access import as_dict, as_text, parsed_object
-from pipeline.kube.list_watch_state import ListWatch
+from pipeline.kube.list_watch_state import ListWatchState
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -112,7 +112,7 @@ class Reflector(Generic[T]):
         self._handler = handler
         self._clock = clock
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
-        self._list_watch = ListWatch()
+        self._list_watch = ListWatchState()
         self._backoff = Backoff(0.8, 30.0, _HEALTHY, 1.0, self._rng)
         self._stream_opened_ns: int | None = None
         self._failures = 0

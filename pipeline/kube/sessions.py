@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.component.contracts import KubeApi
+from pipeline.kube.api_request import TIMEOUT
 from pipeline.kube.credentials import ACCOUNT, KubeconfigFile, ServiceAccount
-from pipeline.kube.request import TIMEOUT
 
 if TYPE_CHECKING:
     from pipeline.kube.client import Client

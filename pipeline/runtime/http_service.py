@@ -11,10 +11,10 @@ from config.schema import Http
 from config.value_types import ListenAddress
 from pipeline.base.errors import ComponentError
 from pipeline.base.logs import ROOT
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 
 if TYPE_CHECKING:
-    from pipeline.http.access import Access
+    from pipeline.http.access import AccessChecker
 
 _LOG = logging.getLogger(f"{ROOT}.http")
 
@@ -27,7 +27,7 @@ class HttpService:
         web_setting: name of the setting for the web configuration file, for messages.
     """
 
-    def __init__(self, listeners: Listeners, web_setting: str = "http.web_config") -> None:
+    def __init__(self, listeners: ListenerRegistry, web_setting: str = "http.web_config") -> None:
         self.listeners = listeners
         self._web_setting = web_setting
         self._http = Http()
@@ -75,7 +75,7 @@ class HttpService:
             if known is not None and known is not access:
                 known.close()
 
-    def _admit(self, access: "Access | None", http: Http) -> None:
+    def _admit(self, access: "AccessChecker | None", http: Http) -> None:
         listeners = self.listeners
         listeners.access = access
         listeners.hosts.allow((socket.gethostname(), listeners.node), http.allowed_hosts)
@@ -100,7 +100,7 @@ class HttpService:
         self._http = Http()
 
 
-async def _opened(path: Path | None, setting: str) -> "Access | None":
+async def _opened(path: Path | None, setting: str) -> "AccessChecker | None":
     if path is None:
         return None
     # Imported only if it is used, because of its libraries for certificates and passwords.

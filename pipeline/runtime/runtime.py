@@ -26,12 +26,12 @@ from pipeline.component.code_permissions import (
 )
 from pipeline.component.contracts import KubeApi
 from pipeline.component.registry import OWN_FAMILIES
-from pipeline.counters.list_keeper import DEFAULT_TEXT, KEPT_TEXT, CountersKeeper
+from pipeline.counters.list_follower import DEFAULT_TEXT, KEPT_TEXT, CountersFollower
 from pipeline.counters.list_source import ListUnavailableError
 from pipeline.counters.plan_builder import default_plan
 from pipeline.fields import FieldPlan
 from pipeline.host.memory_footprint import settle
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 from pipeline.model import ClockTicked, Envelope
 from pipeline.runtime.config_reload import ReloadAttempts, changes
 from pipeline.runtime.contexts import Inlet, Shared
@@ -93,7 +93,7 @@ class Runtime:
         self._status = Status(self._publisher, self._inbox, telemetry, clock)
         self._topology = TopologyPages(lambda: self._publisher.latest)
         self._status_page = StatusPages(clock.now, self._known)
-        listeners = Listeners(
+        listeners = ListenerRegistry(
             node,
             self._status.healthy,
             self._status.ready,
@@ -290,11 +290,11 @@ class Runtime:
         """Read the counters list again, changed or not; return whether one is configured."""
         return self._keeper.ask()
 
-    def _make_keeper(self, config: Config) -> CountersKeeper:
+    def _make_keeper(self, config: Config) -> CountersFollower:
         count = partial(self.attempts.count, "counters")
-        return CountersKeeper(config.counters, self._connect, self._shared.log, count)
+        return CountersFollower(config.counters, self._connect, self._shared.log, count)
 
-    def _keep(self, keeper: CountersKeeper) -> None:
+    def _keep(self, keeper: CountersFollower) -> None:
         """Watch the list of this keeper, instead of the previous one."""
         if self._keeping is not None:
             self._keeping.cancel()
@@ -333,7 +333,7 @@ class Runtime:
             await shared.inlet.lateness.measure()
 
 
-async def _read_list(keeper: CountersKeeper, text: str) -> FieldPlan | None:
+async def _read_list(keeper: CountersFollower, text: str) -> FieldPlan | None:
     try:
         return await keeper.first(text)
     except ListUnavailableError as error:

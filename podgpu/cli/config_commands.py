@@ -169,7 +169,7 @@ def _check_counters(config: Config, origin: str) -> None:
     setting = config.counters
     if setting.file is None:
         return
-    from pipeline.counters.list_keeper import DEFAULT_TEXT
+    from pipeline.counters.list_follower import DEFAULT_TEXT
     from pipeline.counters.list_source import ListUnavailableError, read_list
     from pipeline.counters.plan_builder import planned, warning
 

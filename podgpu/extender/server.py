@@ -25,7 +25,7 @@ from pipeline.host.memory_footprint import settle
 from pipeline.host.process_metrics import process_points
 from pipeline.http.allowed_hosts import Hosts
 from pipeline.http.limits import Limits
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 from pipeline.kube.reflector import Reflector
 from pipeline.kube.sessions import Sessions
 from pipeline.model import NS
@@ -134,7 +134,7 @@ class Extender:
             log=self._log,
         )
         pages = {"/": (_about, ""), "/metrics": (self._metrics, "metrics for Prometheus")}
-        listeners = Listeners(
+        listeners = ListenerRegistry(
             socket.gethostname(),
             lambda: (True, "ok"),
             self._ready,

@@ -12,8 +12,8 @@ from pipeline.component.warnings import warn
 from pipeline.kube.api_errors import is_admission_denial
 from pipeline.kube.api_sink import counted
 from pipeline.model import NS, Instant
-from sinks.events.work_queue import PendingEvent, WrittenEvent
-from sinks.events.xid_errors import EventSubject, PodError
+from sinks.events.affected_pods import EventSubject, PodError
+from sinks.events.event_queue import PendingEvent, WrittenEvent
 
 REASON: Final = "GpuXidError"
 _COMPONENT: Final = "podgpu"

@@ -9,10 +9,10 @@ from pipeline.component.contracts import SinkContext, SinkInbox
 from pipeline.kube.api_sink import ApiSink, Work
 from pipeline.model import Snapshot
 from pipeline.model.plugin_ids import glob_matcher
+from sinks.events.affected_pods import EventSubject, due_errors, pod_errors
+from sinks.events.event_queue import EventQueue, PendingEvent
 from sinks.events.event_writer import Writer
 from sinks.events.options import Options
-from sinks.events.work_queue import EventQueue, PendingEvent
-from sinks.events.xid_errors import EventSubject, due_errors, pod_errors
 
 _KEY: Final = "agenda"
 

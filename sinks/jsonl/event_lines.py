@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from pipeline.changes.change_feed import XidChange
 from pipeline.changes.descriptions import figures, holding_id, meaning
+from pipeline.changes.unreported_changes import XidChange
 from pipeline.model import Holding, Snapshot, XidVictim
-from sinks.jsonl.json_objects import container, device_object, json_line, rfc3339
+from sinks.jsonl.json_values import container_object, device_object, json_line, rfc3339
 
 
 def holding_line(node: str, holding: Holding, snapshot: Snapshot) -> bytes:
@@ -24,7 +24,7 @@ def holding_line(node: str, holding: Holding, snapshot: Snapshot) -> bytes:
             "node": node,
             "id": holding_id(holding),
             "device": _device(holding.device, snapshot),
-            **container(holding.subject, holding.pod),
+            **container_object(holding.subject, holding.pod),
             "source": holding.source or None,
             "evidence": None if holding.evidence is None else holding.evidence.name.lower(),
             "start": rfc3339(wall_of(holding.start)),
@@ -68,7 +68,7 @@ def _device(uuid: str, snapshot: Snapshot) -> dict[str, Any]:
 
 def _victim(victim: XidVictim) -> dict[str, Any]:
     return {
-        **container(victim.subject, victim.pod),
+        **container_object(victim.subject, victim.pod),
         "device": victim.device,
         "holds": victim.holds,
         "uses": victim.uses,

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pipeline.base.telemetry import FamilyPoints
-from pipeline.changes.change_feed import ChangeTracker
+from pipeline.changes.unreported_changes import ChangeTracker
 from pipeline.component.contracts import SinkContext
 from pipeline.fields import CATALOGUE, FieldPlan
 from pipeline.model import Attribution, Holder, Instant, Snapshot
 from sinks.jsonl.event_lines import error_line, holding_line
-from sinks.jsonl.json_objects import container, device_object, finite, json_line, rfc3339
+from sinks.jsonl.json_values import container_object, device_object, finite, json_line, rfc3339
 from sinks.jsonl.options import Options
 
 PREFIX: Final = b'{"record":"'
@@ -183,7 +183,7 @@ class SnapshotEncoder:
 
 
 def _holder(snapshot: Snapshot, holder: Holder) -> dict[str, Any]:
-    fields = container(holder.subject, holder.pod)
+    fields = container_object(holder.subject, holder.pod)
     if holder.share is not None and finite(holder.share):
         fields["share"] = holder.share
     fields |= {

@@ -17,10 +17,10 @@ from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.model import Instant
 from sinks.jsonl.line_encoder import Batch, SnapshotEncoder
 from sinks.jsonl.options import STDOUT, Options
-from sinks.jsonl.rotating_file import FileTarget
+from sinks.jsonl.rotating_file import RotatingFile
 from sinks.jsonl.target import FailureLog, StreamTarget, WriteFault
 
-Target: TypeAlias = FileTarget | StreamTarget
+Target: TypeAlias = RotatingFile | StreamTarget
 
 _STDOUT_FD: Final = 1
 UNTRUSTED_LINK: Final = "is a symbolic link that another user may have created"
@@ -147,9 +147,9 @@ def open_target(options: Options, now: Instant, failures: FailureLog) -> Target:
         # Use the path as configured: the resolved path of a pipe's descriptor does not exist.
         mode = Path(options.path).stat().st_mode
     except FileNotFoundError:
-        return FileTarget(path, options, now, failures)
+        return RotatingFile(path, options, now, failures)
     if stat.S_ISREG(mode):
-        return FileTarget(path, options, now, failures)
+        return RotatingFile(path, options, now, failures)
     if stat.S_ISCHR(mode):
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
         return StreamTarget(os.open(path, flags), owned=True)

@@ -23,7 +23,7 @@ _BLOCK: Final = 64 << 10
 _MAX_TAIL: Final = 4 << 20
 
 
-class FileTarget:
+class RotatingFile:
     """Appends lines to a file.
 
     If another program renames, deletes or truncates the file or its folder, the next line goes to

@@ -14,10 +14,10 @@ from typing import Final
 from pipeline.base.clock import boot_id
 from pipeline.base.version import VERSION
 from pipeline.ledger.batch_writer import BatchWriter
-from pipeline.ledger.file_creation import StoredState, open_readwrite, read_stored_state
 from pipeline.ledger.file_open import READ_ERRORS, CorruptError, LedgerError, ledger_errors
 from pipeline.ledger.retention import Removed, apply_retention, forget_accounts, remove_orphans
 from pipeline.ledger.write_batch import Batch
+from pipeline.ledger.writer_open import StoredState, open_readwrite, read_stored_state
 from pipeline.model import NS, Instant
 from sinks.ledger.options import Options
 from sinks.ledger.writer_lock import Lock

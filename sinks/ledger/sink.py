@@ -16,10 +16,10 @@ from pipeline.delivery.async_wait import wait_first
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.ledger.account_state import to_current_clock
 from pipeline.ledger.change_tracker import LedgerAccumulator
-from pipeline.ledger.file_creation import StoredState
 from pipeline.ledger.file_open import ForeignError, LedgerError, ledger_errors, open_readonly
 from pipeline.ledger.queries import read_window
 from pipeline.ledger.write_batch import Batch
+from pipeline.ledger.writer_open import StoredState
 from pipeline.model import NS, Instant, Snapshot, TotalsRestored
 from pipeline.model.ledger_usage import UsageWindow
 from sinks.ledger.ledger_file import LedgerFile, WriteReport

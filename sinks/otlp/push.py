@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Self
 
-from pipeline.changes.change_feed import ChangeTracker
+from pipeline.changes.unreported_changes import ChangeTracker
 from pipeline.component.contracts import SinkContext
 from pipeline.component.warnings import warn
 from pipeline.delivery.contract import Acked, Outcome, Record, Rejected, Retry, TooLarge

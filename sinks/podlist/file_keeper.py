@@ -15,8 +15,14 @@ from config.value_types import ByteSize
 from pipeline.base.errors import TransientError
 from pipeline.files.atomic_replace import MODE, AtomicFile, SweptError, refusal, write_all
 from pipeline.files.bounded_read import AbsentError, Content, UnreadableError, read_file
-from sinks.podlist.document import Document, NoListError, compose, entries_beside, parse_document
 from sinks.podlist.entry_encoder import Entry
+from sinks.podlist.shared_list import (
+    NoListError,
+    SharedList,
+    compose,
+    entries_beside,
+    parse_document,
+)
 
 _MAX_SIZE: Final = ByteSize.parse("10MiB")
 _OVERWRITE_FLAGS: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -47,7 +53,7 @@ class PodListFile:
         self._in_place = in_place
         self._warnings: deque[str] = deque(maxlen=_MAX_WARNINGS)
         self._data: bytes | None = None
-        self._document = Document()
+        self._document = SharedList()
 
     def open(self) -> None:
         """Check whether the file can be updated, and remove temporary files of earlier processes.
@@ -122,10 +128,10 @@ class PodListFile:
         except (FileNotFoundError, AbsentError):
             return None
 
-    def _parse(self, content: Content | None) -> Document:
+    def _parse(self, content: Content | None) -> SharedList:
         data = content.data if content is not None else None
         if data != self._data:
-            self._document = parse_document(data) if data is not None else Document()
+            self._document = parse_document(data) if data is not None else SharedList()
             self._data = data
         return self._document
 

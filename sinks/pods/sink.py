@@ -16,8 +16,8 @@ from pipeline.model.plugin_ids import glob_matcher
 from sinks.pods.annotation_decision import NO_IDENTITY, Decision, decide
 from sinks.pods.held_devices import DesiredAnnotations, PodRef, desired_annotations
 from sinks.pods.options import Options
+from sinks.pods.pod_queue import PodQueue
 from sinks.pods.skip_reports import SkipReports
-from sinks.pods.work_queue import PodQueue
 
 _ATTEMPTS: Final = 4
 """How often a pod is read and changed without a pause, if other programs change it meanwhile."""

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from typing import Final, Self
 
 from pipeline.component.contracts import HttpRequest, HttpResponse, SinkContext, SinkInbox
-from pipeline.exposition.renderer import Renderer
+from pipeline.exposition.renderer import PageRenderer
 from pipeline.exposition.text_format import Format, tail
 from pipeline.model import Instant, Snapshot
 from sinks.prometheus.content_negotiation import choose, takes_gzip
@@ -56,7 +56,7 @@ class PrometheusSink:
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self._options = options
         self._ctx = ctx
-        self._renderer = Renderer(options, ctx.plan, ctx.node, ctx.meter)
+        self._renderer = PageRenderer(options, ctx.plan, ctx.node, ctx.meter)
         self._pages: dict[Format, Page] = {}
         self._responses: dict[tuple[Format, bool], tuple[Instant, tuple[bytes, bytes]]] = {}
         self._exit_stack = AsyncExitStack()

@@ -9,7 +9,7 @@ from pipeline.base.errors import PermanentError, TransientError
 from pipeline.component.contracts import SinkContext, SinkInbox
 from pipeline.component.snapshot_waiter import Arrivals
 from pipeline.component.warnings import warn
-from pipeline.exposition.renderer import Renderer
+from pipeline.exposition.renderer import PageRenderer
 from pipeline.exposition.text_format import Format, tail
 from pipeline.files.atomic_replace import AtomicFile, SweptError, refusal
 from pipeline.files.file_thread import FileThread
@@ -30,7 +30,7 @@ class TextfileSink:
     def __init__(self, options: Options, ctx: SinkContext) -> None:
         self._options = options
         self._ctx = ctx
-        self._renderer = Renderer(options, ctx.plan, ctx.node, ctx.meter)
+        self._renderer = PageRenderer(options, ctx.plan, ctx.node, ctx.meter)
         self._path = options.path
         self._file = AtomicFile(options.path, durable=False)
         self._written = False

@@ -16,7 +16,7 @@ from sources.nri.container_table import ContainerChanges, ContainerTable
 from sources.nri.koordinator_adjustment import koordinator_adjustment
 from sources.nri.options import Options
 from sources.nri.plugin import Plugin, Send
-from sources.nri.watchdog import Watchdog
+from sources.nri.stall_watchdog import StallWatchdog
 
 _CONFIRM_SECONDS: Final = 30.0
 """Seconds between two confirmations of the containers."""
@@ -86,7 +86,7 @@ class NriSource:
         confirming = asyncio.create_task(_confirm(ctx, table, changed))
         connection.start()
         try:
-            with Watchdog(connection):
+            with StallWatchdog(connection):
                 connected = ended = False
                 while not ended:
                     await changed.wait()

@@ -8,7 +8,7 @@ from pipeline.model import NS, Instant, Reading
 from pipeline.usage.monotonic_counter import PlausibleCounter, energy_rate
 from sources.nvml import codes
 from sources.nvml.gpm import Profiler, Profiling
-from sources.nvml.targets import COUNT, MILLIWATTS, NONE64, GpuReadings, Target
+from sources.nvml.reader_parts import COUNT, MILLIWATTS, NONE64, GpuReadings, ReadTarget
 
 ENERGY: Final = "energy_millijoules"
 COUNTERS: Final = {
@@ -35,7 +35,7 @@ class Energy:
         target: the GPU.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ReadTarget) -> None:
         self._uuid = target.uuid
         self._box, self._limit_box = ctypes.c_ulonglong(), ctypes.c_uint()
         name = "nvmlDeviceGetTotalEnergyConsumption"
@@ -80,7 +80,7 @@ class PcieCounters:
         target: the GPU.
     """
 
-    def __init__(self, profiler: Profiler, target: Target) -> None:
+    def __init__(self, profiler: Profiler, target: ReadTarget) -> None:
         self._profiler = profiler
         self._outputs = {
             rate: target.output(field, COUNT)
@@ -110,7 +110,7 @@ class PcieCounters:
         self._profiler.reset()
 
 
-def pcie_counters(target: Target) -> PcieCounters | None:
+def pcie_counters(target: ReadTarget) -> PcieCounters | None:
     """Create the counters of a GPU; None if they are not requested or GPM is not supported.
 
     Raises:

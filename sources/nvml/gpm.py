@@ -16,7 +16,7 @@ from pipeline.fields import CATALOGUE
 from pipeline.model import NS, Instant, Reading
 from sources.nvml import codes, library
 from sources.nvml.library import Buffer, Call, Library, Struct
-from sources.nvml.targets import GpuReadings, Target, combined
+from sources.nvml.reader_parts import GpuReadings, ReadTarget, combined
 
 MIN_INTERVAL_NS: Final = NS // 10
 """The driver updates its counters ten times a second; results between closer samples are
@@ -120,7 +120,7 @@ class Profiler:
         query: the metrics.
     """
 
-    def __init__(self, target: Target, take: Callable[[Any], Call], query: MetricQuery) -> None:
+    def __init__(self, target: ReadTarget, take: Callable[[Any], Call], query: MetricQuery) -> None:
         self._buffers = target.nvml.buffers
         self._target = target
         self._take = take
@@ -185,7 +185,7 @@ class Profiling:
         DriverGoneError: the driver is gone.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ReadTarget) -> None:
         self._target = target
         names = tuple(name for name in METRICS if target.wants(name))
         if names:

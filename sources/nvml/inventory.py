@@ -7,15 +7,15 @@ from typing import Final, TypeAlias, TypeVar
 
 from pipeline.model import Device, Instant
 from sources.nvml import codes
-from sources.nvml.gpu import Gpu
 from sources.nvml.library import Handle, Library, address
-from sources.nvml.targets import ReadingRequest, Target
+from sources.nvml.open_gpu import OpenGpu
+from sources.nvml.reader_parts import ReadingRequest, ReadTarget
 from sources.nvml.worker_pool import Step, Steps
 
 INIT: Final = "nvmlInit"
 COUNT: Final = "nvmlDeviceGetCount"
 
-_Open: TypeAlias = dict[int, Gpu]
+_Open: TypeAlias = dict[int, OpenGpu]
 _Closed: TypeAlias = dict[int, tuple[Device, ...]]
 
 Facts: TypeAlias = tuple[tuple[str, str], ...]
@@ -151,7 +151,7 @@ class Inventory:
             faults.append(self._count_code)
         return all(code == codes.UNKNOWN for code in faults or [self._count_code])
 
-    def find(self, uuids: Iterable[str]) -> list[Gpu]:
+    def find(self, uuids: Iterable[str]) -> list[OpenGpu]:
         """Return the GPUs with these uuids, or with MIG instances that have them."""
         wanted = frozenset(uuids)
         return [
@@ -176,7 +176,7 @@ class Inventory:
         if count is None or (count == self._count and not rescan):
             return
         self._count, self._unopened = count, {}
-        opened: dict[int, Gpu | Device] = {}
+        opened: dict[int, OpenGpu | Device] = {}
         for index in range(count):
             target = self._target_name(index)
             found = yield Step(target, partial(self._open_gpu, index), is_collected=False)
@@ -208,14 +208,14 @@ class Inventory:
             return self.closed[index][0].uuid
         return f"index {index}"
 
-    def _commit(self, opened: Mapping[int, Gpu | Device]) -> None:
+    def _commit(self, opened: Mapping[int, OpenGpu | Device]) -> None:
         """Replace the inventory; an index that cannot be opened keeps its known devices."""
-        gpus = {index: found for index, found in opened.items() if isinstance(found, Gpu)}
+        gpus = {index: found for index, found in opened.items() if isinstance(found, OpenGpu)}
         present_uuids = {gpu.uuid for gpu in gpus.values()}
         closed: dict[int, tuple[Device, ...]] = {}
         for index in range(self._count):
             found = opened.get(index)
-            if isinstance(found, Gpu):
+            if isinstance(found, OpenGpu):
                 continue
             old = self.gpus.get(index)
             known = self.closed.get(index, ()) if old is None else old.devices
@@ -230,7 +230,7 @@ class Inventory:
                 gpus[index] = old
         self._current = (dict(sorted(gpus.items())), closed)
 
-    def _open_gpu(self, index: int) -> Gpu | Device | None:
+    def _open_gpu(self, index: int) -> OpenGpu | Device | None:
         """Open a GPU; return only its device if it is lost, None if it has no readable uuid."""
         nvml = self._nvml
         code, handle = nvml.handle_at(index)
@@ -258,8 +258,8 @@ class Inventory:
         facts = tuple(sorted((*self._driver, *_facts(_board_texts(nvml, handle)))))
         device = Device(uuid, index, minor, bus_id, model, driver, None, facts)
         try:
-            target = Target(nvml, handle, uuid, self._wanted, self._now)
-            return Gpu(target, device, partial(self._peers, uuid))
+            target = ReadTarget(nvml, handle, uuid, self._wanted, self._now)
+            return OpenGpu(target, device, partial(self._peers, uuid))
         except codes.DeviceLostError as lost:
             self.errors.append((uuid, lost.code))
             self._unopened[index] = lost.code

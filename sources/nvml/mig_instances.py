@@ -13,7 +13,7 @@ from sources.nvml.device_filter import instance_numbers
 from sources.nvml.gpm import Profiling
 from sources.nvml.library import Handle
 from sources.nvml.read_plan import Plan, shared
-from sources.nvml.targets import GpuReadings, Target
+from sources.nvml.reader_parts import GpuReadings, ReadTarget
 
 _PROFILE: Final = re.compile(r"\bMIG (\S+)$")
 _PART: Final = re.compile(r"\d+c\.")  # prefix of the profile of a part of a GPU instance
@@ -55,7 +55,7 @@ class MigInstances:
         numbers: the numbers of the GPU instances by id, as the option `devices` uses them.
     """
 
-    def __init__(self, target: Target, parent: Device, profiling: Profiling) -> None:
+    def __init__(self, target: ReadTarget, parent: Device, profiling: Profiling) -> None:
         self._target = target
         self._nvml = target.nvml
         self._gpu = target.handle

@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 from pipeline.fields.link_fields import NVLINKS
 from pipeline.model import NS, Attrs, Instant, Level, Reading
 from sources.nvml import codes, library
+from sources.nvml.composite_readers import ALL_LINKS, FieldValueRequest, batch
 from sources.nvml.library import Handle, Library
-from sources.nvml.readers import ALL_LINKS, FieldValueRequest, batch
-from sources.nvml.targets import COUNT, NONE64, GpuReadings, Reader, Target, combined
+from sources.nvml.reader_parts import COUNT, NONE64, GpuReadings, Reader, ReadTarget, combined
 
 MAX_LINKS: Final = 36
 """NVMLNVLINK_MAX_LINKS of the newest header; an older driver refuses numbers it does not know."""
@@ -190,7 +190,7 @@ def read_reachable(nvml: Library, one: Handle, other: Handle) -> tuple[int, bool
     return code, status == 0 if code == 0 and status < _P2P_UNKNOWN else None
 
 
-def count(target: Target) -> int:
+def count(target: ReadTarget) -> int:
     """Return how many NVLinks a GPU has; the maximum if the driver does not report it."""
     values = library.field_values((_LINK_COUNT, 0))
     code = target.bind("nvmlDeviceGetFieldValues", ctypes.c_int(1), values)()
@@ -210,7 +210,7 @@ class _Traffic:
         rate: name of the rate; empty if it is not requested.
     """
 
-    def __init__(self, target: Target, counters: list[tuple[str, Attrs]], rate: str) -> None:
+    def __init__(self, target: ReadTarget, counters: list[tuple[str, Attrs]], rate: str) -> None:
         self._uuid, self._valid_ns = target.uuid, target.wanted.slow_valid_ns
         self._counters = counters
         self._rate = rate
@@ -247,7 +247,7 @@ class _Traffic:
             result.append(Reading(self._uuid, self._rate, (), rate, start, at, self._valid_ns))
 
 
-def traffic(target: Target) -> Iterator[FieldValueRequest]:
+def traffic(target: ReadTarget) -> Iterator[FieldValueRequest]:
     """Yield the field values of the traffic over NVLinks."""
     if target.wants(*TOTALS):
         rate, *totals = (name if target.wants(name) else "" for name in TOTALS)
@@ -265,7 +265,7 @@ def traffic(target: Target) -> Iterator[FieldValueRequest]:
             yield from _Traffic(target, counters, rate).requests(link)
 
 
-def errors(target: Target) -> Iterator[FieldValueRequest]:
+def errors(target: ReadTarget) -> Iterator[FieldValueRequest]:
     """Yield the field values that count errors over all links."""
     for field, (total_id, newer_id) in ERRORS.items():
         if target.wants(field):
@@ -276,7 +276,7 @@ def errors(target: Target) -> Iterator[FieldValueRequest]:
             yield FieldValueRequest(total_id, add, 0, fallback)
 
 
-def states(target: Target, field: str) -> Reader:
+def states(target: ReadTarget, field: str) -> Reader:
     """Create a reader that shows which links are up."""
     box = ctypes.c_uint()
     calls = [
@@ -294,7 +294,7 @@ def states(target: Target, field: str) -> Reader:
     return lambda result, at: combined(result, each(result, at))
 
 
-def peer_status(target: Target, field: str, peers: Peers) -> Reader:
+def peer_status(target: ReadTarget, field: str, peers: Peers) -> Reader:
     """Create a reader of the NVLink status to each other GPU; takes some 2 ms for each."""
     box, valid_ns = ctypes.c_uint(), target.output(field, 0).valid_ns
     name = "nvmlDeviceGetP2PStatus"

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pipeline.model import GpuProcess, Instant, ProcessList, Reading
 from sources.nvml import codes, library
-from sources.nvml.targets import NONE64, GpuReadings, GrowingArray, Reader, Target
+from sources.nvml.reader_parts import NONE64, GpuReadings, GrowingArray, Reader, ReadTarget
 
 Kind: TypeAlias = Literal["compute", "graphics", "mps"]
 
@@ -20,7 +20,7 @@ _INITIAL_SIZE: Final = 64
 _MAX_SIZE: Final = 1 << 16
 
 
-def processes(target: Target, *, carries: bool) -> Reader:
+def processes(target: ReadTarget, *, carries: bool) -> Reader:
     """Create a reader of the processes; the join derives memory readings per process from them.
 
     An unchanged list is the same object, by which the join sees that nothing has changed.

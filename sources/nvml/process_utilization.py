@@ -15,7 +15,7 @@ from pipeline.model import NS, Instant
 from pipeline.usage import apportion
 from sources.nvml import codes, library
 from sources.nvml.library import Handle, Library
-from sources.nvml.targets import GpuReadings, GrowingArray
+from sources.nvml.reader_parts import GpuReadings, GrowingArray
 
 LATEST_US: Final = 1_000_000
 """Samples of the driver that are older than a second have all been read. Without this bound, a

@@ -7,24 +7,24 @@ from typing import Final, TypeAlias
 
 from pipeline.fields import CATALOGUE
 from pipeline.model import Instant
-from sources.nvml import codes, nvlink, readers
+from sources.nvml import codes, composite_readers, nvlink
+from sources.nvml.composite_readers import FieldValueRequest, FieldValueSpec, batch
 from sources.nvml.counters import ENERGY, Energy, PcieCounters
 from sources.nvml.gpm import Profiler
 from sources.nvml.nvlink import Peers
 from sources.nvml.process_list import processes
 from sources.nvml.process_utilization import Utilization
-from sources.nvml.readers import FieldValueRequest, FieldValueSpec, batch
-from sources.nvml.sample_statistics import Ring
-from sources.nvml.targets import (
+from sources.nvml.reader_parts import (
     COUNT,
     MILLIWATTS,
     NONE32,
     SLOW,
     GpuReadings,
     Reader,
-    Target,
+    ReadTarget,
     reader,
 )
+from sources.nvml.sample_statistics import Ring
 
 OF_INSTANCES: Final = frozenset(field.name for field in CATALOGUE if field.mig)
 """Fields that MIG instances have."""
@@ -69,7 +69,7 @@ _POWER_LIMIT: Final = _Number(
     "power_limit_watts", "nvmlDeviceGetPowerManagementLimit", MILLIWATTS, divisor=1000
 )
 
-FORCED: Final = frozenset({ENERGY, *readers.UTILIZATION})
+FORCED: Final = frozenset({ENERGY, *composite_readers.UTILIZATION})
 """Fields that are read immediately when a device gets another holder."""
 
 Stateful: TypeAlias = Profiler | Ring | PcieCounters | Energy | Utilization
@@ -145,7 +145,7 @@ class Plan:
         self._disabled.clear()
 
 
-def for_gpu(target: Target, peers: Peers) -> Plan:
+def for_gpu(target: ReadTarget, peers: Peers) -> Plan:
     """Compile the plan of a physical GPU.
 
     Args:
@@ -163,16 +163,16 @@ def for_gpu(target: Target, peers: Peers) -> Plan:
             (plan.slow if spec.field in SLOW else plan.fast).append(number)
             if spec.field == ENERGY:
                 plan.forced.append(number)
-    if target.wants(*readers.UTILIZATION):
-        utilization = readers.utilization(target)
+    if target.wants(*composite_readers.UTILIZATION):
+        utilization = composite_readers.utilization(target)
         plan.fast.append(utilization)
         plan.forced.append(utilization)
-    plan.fast += _batch(target, _values(target, readers.FAST))
-    if target.wants(*readers.CLOCK_FIELDS):
-        plan.fast.append(readers.throttling(target))
+    plan.fast += _batch(target, _values(target, composite_readers.FAST))
+    if target.wants(*composite_readers.CLOCK_FIELDS):
+        plan.fast.append(composite_readers.throttling(target))
     plan.fast += shared(target, carries=True)
-    if target.wants(*readers.ROW_LIMITS):
-        plan.slow.append(readers.remapped_rows(target))
+    if target.wants(*composite_readers.ROW_LIMITS):
+        plan.slow.append(composite_readers.remapped_rows(target))
     plan.slow += _batch(target, _slow_values(target))
     plan.slow += [make(target, field) for field, make in _SINGLE.items() if target.wants(field)]
     if target.wants("p2p_status"):
@@ -180,25 +180,25 @@ def for_gpu(target: Target, peers: Peers) -> Plan:
     return plan
 
 
-_SINGLE: Final[dict[str, Callable[[Target, str], Reader]]] = {
-    **dict.fromkeys(readers.THRESHOLDS, readers.threshold),
-    "fan_speed_percent": readers.fans,
-    "vgpu_license_status": readers.licence,
+_SINGLE: Final[dict[str, Callable[[ReadTarget, str], Reader]]] = {
+    **dict.fromkeys(composite_readers.THRESHOLDS, composite_readers.threshold),
+    "fan_speed_percent": composite_readers.fans,
+    "vgpu_license_status": composite_readers.licence,
     "nvlink_up": nvlink.states,
 }
 
 
-def shared(target: Target, *, carries: bool) -> list[Reader]:
+def shared(target: ReadTarget, *, carries: bool) -> list[Reader]:
     """Create the readers that GPUs and MIG instances share."""
     found: list[Reader] = []
-    if target.wants(*readers.MEMORY_FIELDS.values()):
-        found.append(readers.memory(target))
+    if target.wants(*composite_readers.MEMORY_FIELDS.values()):
+        found.append(composite_readers.memory(target))
     if target.wanted.processes:
         found.append(processes(target, carries=carries))
     return found
 
 
-def _number(target: Target, spec: _Number) -> Reader:
+def _number(target: ReadTarget, spec: _Number) -> Reader:
     box = ctypes.c_ulonglong() if spec.max_value > NONE32 else ctypes.c_uint()
     boxes = [ctypes.byref(box)]
     if spec.padded:
@@ -210,12 +210,12 @@ def _number(target: Target, spec: _Number) -> Reader:
     return reader(call, (box, "value", output))
 
 
-def _batch(target: Target, requests: Iterator[FieldValueRequest]) -> list[Reader]:
+def _batch(target: ReadTarget, requests: Iterator[FieldValueRequest]) -> list[Reader]:
     items = list(requests)
     return [batch(target, items)] if items else []
 
 
-def _values(target: Target, specs: dict[str, FieldValueSpec]) -> Iterator[FieldValueRequest]:
+def _values(target: ReadTarget, specs: dict[str, FieldValueSpec]) -> Iterator[FieldValueRequest]:
     for field, spec in specs.items():
         if target.wants(field):
             output, fallback = target.output(field, spec.max_value, spec.divisor), None
@@ -225,8 +225,8 @@ def _values(target: Target, specs: dict[str, FieldValueSpec]) -> Iterator[FieldV
             yield FieldValueRequest(spec.number, output.add, 0, fallback)
 
 
-def _slow_values(target: Target) -> Iterator[FieldValueRequest]:
+def _slow_values(target: ReadTarget) -> Iterator[FieldValueRequest]:
     """Yield the field values of the slow tier, which are read with one call."""
-    yield from _values(target, readers.SLOW)
+    yield from _values(target, composite_readers.SLOW)
     yield from nvlink.traffic(target)
     yield from nvlink.errors(target)

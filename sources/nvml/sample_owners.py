@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from pipeline.model import DeviceUse, GpuProcess, ProcessUse
+from sources.nvml.gpu_usage_sampler import RawDeviceUse
 from sources.nvml.process_owners import UNKNOWN, PidRecord, Process
 from sources.nvml.process_utilization import ProcessBusyTime, scale_to_fit
-from sources.nvml.usage_sample import RawDeviceUse
 
 _KINDS: Final[tuple[Literal["mps", "compute", "graphics"], ...]] = ("mps", "compute", "graphics")
 """A process in several lists is counted once, with the first of these kinds. An MPS client is also

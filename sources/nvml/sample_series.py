@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from sources.nvml.targets import NONE32
+from sources.nvml.reader_parts import NONE32
 
 Stamped: TypeAlias = tuple[int, int | float]
 """A sample: the time stamp of the driver in microseconds, and the value."""

@@ -15,8 +15,8 @@ from pipeline.fields.statistics_fields import SAMPLED, STATISTICS_OF
 from pipeline.model import NS, Instant
 from sources.nvml import codes, library
 from sources.nvml.library import Call
+from sources.nvml.reader_parts import FieldOutput, GpuReadings, ReadTarget
 from sources.nvml.sample_series import Series
-from sources.nvml.targets import GpuReadings, Output, Target
 
 _MAX_FILL: Final = 0.7
 """The part of a ring that may fill before it is read again; the rest is for late threads."""
@@ -52,7 +52,7 @@ class Ring:
     """
 
     def __init__(
-        self, target: Target, number: int, outputs: Sequence[Output | None], max_value: int
+        self, target: ReadTarget, number: int, outputs: Sequence[FieldOutput | None], max_value: int
     ) -> None:
         self.due_ns: float = math.inf
         self._outputs = outputs
@@ -141,7 +141,7 @@ class Ring:
         self._series.reset()
 
 
-def rings(target: Target) -> list[Ring]:
+def rings(target: ReadTarget) -> list[Ring]:
     """Create the requested rings of a GPU."""
     found: list[Ring] = []
     for name, unit, number, _ in SAMPLED:

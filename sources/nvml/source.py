@@ -11,8 +11,8 @@ from sources.nvml.codes import DriverGoneError
 from sources.nvml.event_counts import TIMELESS
 from sources.nvml.inventory import COUNT, INIT
 from sources.nvml.options import Options
+from sources.nvml.reading_sampler import ReadingSampler
 from sources.nvml.restart_state import NvmlState
-from sources.nvml.sampler import Sampler
 from sources.nvml.topology_readings import SYSFS
 from sources.nvml.worker_pool import SHUTDOWN
 from sources.nvml.xid_watch import SLICE
@@ -64,7 +64,7 @@ class NvmlSource:
         state.xids.configure(self._options.xid_codes, round(self._options.xid_window * NS))
         state.workers.start(ctx.clock, self._options.deadline)
         try:
-            await Sampler(ctx, self._options, state, self._sysfs_root).run()
+            await ReadingSampler(ctx, self._options, state, self._sysfs_root).run()
         except DriverGoneError:
             state.nvml.invalidate()
             raise

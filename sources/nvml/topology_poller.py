@@ -8,10 +8,10 @@ from typing import Final, TypeVar
 
 from pipeline.component.contracts import SourceContext
 from pipeline.model import TopologyCard, TopologyRead
-from sources.nvml import codes, nvlink, readers
-from sources.nvml.gpu import Gpu
+from sources.nvml import codes, composite_readers, nvlink
 from sources.nvml.inventory import Inventory
 from sources.nvml.nvlink import Links
+from sources.nvml.open_gpu import OpenGpu
 from sources.nvml.restart_state import NvmlState
 from sources.nvml.topology_readings import Pair, numa_node, pcie_path
 from sources.nvml.worker_pool import Job, Step, Steps
@@ -48,7 +48,7 @@ class TopologyPoller:
         self._readings = state.topology
         self._inventory = inventory
         self._root = root
-        self._read: dict[str, Gpu] = {}
+        self._read: dict[str, OpenGpu] = {}
         self._emitted: TopologyRead | None = None
         self._due_ns = 0
 
@@ -71,7 +71,7 @@ class TopologyPoller:
             await self._run_survey(list(gpus), unread)
         await self._emit()
 
-    async def _run_survey(self, gpus: list[Gpu], unread: list[Gpu]) -> None:
+    async def _run_survey(self, gpus: list[OpenGpu], unread: list[OpenGpu]) -> None:
         self._read.update((gpu.uuid, gpu) for gpu in unread)
         survey: Job[object] = Job(self._steps(gpus, unread))
         try:
@@ -98,7 +98,7 @@ class TopologyPoller:
             self._emitted = topology
             await self._ctx.emit(topology)
 
-    def _steps(self, gpus: Sequence[Gpu], unread: Collection[Gpu]) -> Steps:
+    def _steps(self, gpus: Sequence[OpenGpu], unread: Collection[OpenGpu]) -> Steps:
         """Yield the steps that read all of unread GPUs, and what may change of every GPU."""
         readings = self._readings
         for gpu in gpus:
@@ -120,7 +120,7 @@ class TopologyPoller:
                     self._read.pop(other.uuid, None)
                 readings.pairs[frozenset((gpu.uuid, other.uuid))] = pair
 
-    def _query(self, gpu: Gpu, query: Callable[[], T]) -> T | None:
+    def _query(self, gpu: OpenGpu, query: Callable[[], T]) -> T | None:
         """Query a GPU, unless it is down or a call with it hangs."""
         if not gpu.is_idle or gpu in self._gpus_in_calls():
             return None
@@ -131,11 +131,11 @@ class TopologyPoller:
             self._inventory.errors.append((gpu.uuid, lost.code))
             return None
 
-    def _gpus_in_calls(self) -> set[Gpu]:
+    def _gpus_in_calls(self) -> set[OpenGpu]:
         """Return the GPUs with a call that runs, which must be on an abandoned thread."""
         return {gpu for pair in tuple(self._readings.active_calls.values()) for gpu in pair}
 
-    def _read_card(self, gpu: Gpu, *, is_unread: bool) -> tuple[TopologyCard, Links | None]:
+    def _read_card(self, gpu: OpenGpu, *, is_unread: bool) -> tuple[TopologyCard, Links | None]:
         nvml, readings = self._state.nvml, self._readings
         card, links = readings.card(gpu.device), readings.links.get(gpu.uuid)
         cluster, clique = nvlink.read_fabric(nvml, gpu.handle)
@@ -146,12 +146,12 @@ class TopologyPoller:
                 numa_node=numa_node(card.pci_bus_id, self._root),
                 pcie_path=pcie_path(card.pci_bus_id, self._root),
                 links=None if links is None else links.active,
-                memory_bytes=readers.memory_total(nvml, gpu.handle),
+                memory_bytes=composite_readers.memory_total(nvml, gpu.handle),
             )
         return replace(card, cluster=cluster, clique=clique), links
 
-    def _read_pairs(self, gpu: Gpu, others: Iterable[Gpu]) -> list[tuple[Gpu, Pair]]:
-        found: list[tuple[Gpu, Pair]] = []
+    def _read_pairs(self, gpu: OpenGpu, others: Iterable[OpenGpu]) -> list[tuple[OpenGpu, Pair]]:
+        found: list[tuple[OpenGpu, Pair]] = []
         for other in others:
             # A call with a GPU that is down or hangs may hang too, and count against this GPU.
             if not other.is_idle or other in self._gpus_in_calls():
@@ -164,7 +164,7 @@ class TopologyPoller:
             found.append((other, pair))
         return found
 
-    def _read_pair(self, gpu: Gpu, other: Gpu) -> Pair:
+    def _read_pair(self, gpu: OpenGpu, other: OpenGpu) -> Pair:
         nvml, before = self._state.nvml, self._readings.pair(gpu.uuid, other.uuid)
         self._readings.active_calls[gpu.uuid] = (gpu, other)
         try:
@@ -178,7 +178,7 @@ class TopologyPoller:
         )
 
     def _answer_or_previous(
-        self, gpu: Gpu, answer: tuple[int, T | None], before: T | None
+        self, gpu: OpenGpu, answer: tuple[int, T | None], before: T | None
     ) -> T | None:
         """Return the value of an answer; if the call failed, the previous value."""
         code, value = answer

@@ -14,8 +14,8 @@ from typing import Final
 
 from pipeline.model import Device, Level, TopologyCard, TopologyPair, TopologyRead
 from sources.nvml import nvlink
-from sources.nvml.gpu import Gpu
 from sources.nvml.nvlink import Links
+from sources.nvml.open_gpu import OpenGpu
 
 SYSFS: Final = Path("/sys")
 
@@ -45,8 +45,8 @@ class TopologyReadings:
     """
 
     def __init__(self) -> None:
-        self.active_calls: dict[str, tuple[Gpu, Gpu]] = {}
-        self.hung: set[tuple[Gpu, Gpu]] = set()
+        self.active_calls: dict[str, tuple[OpenGpu, OpenGpu]] = {}
+        self.hung: set[tuple[OpenGpu, OpenGpu]] = set()
         self.cards: dict[str, TopologyCard] = {}
         self.links: dict[str, Links | None] = {}
         self.pairs: dict[frozenset[str], Pair] = {}
@@ -61,7 +61,7 @@ class TopologyReadings:
         """Return what is known about a pair of GPUs."""
         return self.pairs.get(frozenset((one, other)), Pair())
 
-    def retain(self, uuids: Collection[str], gpus: Collection[Gpu]) -> None:
+    def retain(self, uuids: Collection[str], gpus: Collection[OpenGpu]) -> None:
         """Forget all other GPUs.
 
         Args:

@@ -11,8 +11,8 @@ from typing import Final
 from pipeline.base.clock import Clock
 from pipeline.model import Device, Instant, XidReport
 from sources.nvml import codes, library
-from sources.nvml.gpu import Gpu
 from sources.nvml.library import Handle, Library
+from sources.nvml.open_gpu import OpenGpu
 
 NO_INSTANCE: Final = 0xFFFFFFFF
 """The value of an event that names no MIG instance."""
@@ -86,7 +86,7 @@ class XidWatch(threading.Thread):
         self._attempted: set[int] = set()
         self._registered: dict[int, str] = {}
 
-    def set_targets(self, gpus: Iterable[Gpu], *, renew: bool = False) -> None:
+    def set_targets(self, gpus: Iterable[OpenGpu], *, renew: bool = False) -> None:
         """Watch these GPUs. `renew` registers all of them again, as is required after a loss."""
         targets = {library.address(gpu.handle): (gpu.uuid, gpu.handle) for gpu in gpus}
         with self._lock:

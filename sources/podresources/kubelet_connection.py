@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from config.value_types import ByteSize, Duration
 from pipeline.base.safe_text import line
-from pipeline.net.grpc_client import (
+from pipeline.net.grpc_library import (
     AioRpcError,
     StatusCode,
     check_descriptors,

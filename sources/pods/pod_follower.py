@@ -7,8 +7,8 @@ from typing import Final, NoReturn
 from pipeline.base.errors import ApiError
 from pipeline.component.contracts import SourceContext
 from pipeline.model import NS, Pod, PodDeleted, PodsReplaced, PodUpserted, SourceLost
+from sources.pods.claim_details import ClaimReader
 from sources.pods.options import Options
-from sources.pods.resource_claims import ClaimReader
 
 _CONFIRM_NS: Final = 30 * NS
 """Time between confirmations. One may wait for a bookmark, which comes once a minute."""

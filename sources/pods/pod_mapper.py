@@ -13,8 +13,8 @@ from pipeline.model.plugin_ids import glob_matcher
 from sources.pods.allocations.annotation_table import allocations, kai_allocation
 from sources.pods.allocations.kai import groups
 from sources.pods.allocations.pod_facts import PodFacts, amount
+from sources.pods.claim_details import claims_of
 from sources.pods.options import Options
-from sources.pods.resource_claims import claims_of
 from sources.pods.timestamps import Timestamps
 
 _MIRROR: Final = "kubernetes.io/config.mirror"

@@ -7,10 +7,10 @@ from typing import Final
 from pipeline.base.bounded_dict import set_last
 from pipeline.component.contracts import SourceContext
 from pipeline.kube.reflector import Reflector
+from sources.pods.claim_details import ClaimReader
 from sources.pods.options import Options
 from sources.pods.pod_follower import PodFollower
 from sources.pods.pod_mapper import PodMapper, PodOmissions
-from sources.pods.resource_claims import ClaimReader
 from sources.pods.resource_slices import SliceFollower
 from sources.pods.timestamps import Timestamps
 

@@ -9,13 +9,13 @@ from config.value_types import ListenAddress
 from pipeline.component.contracts import HttpHandler, HttpRequest, HttpResponse
 from pipeline.http.allowed_hosts import Hosts
 from pipeline.http.limits import Limits
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 
 LOCAL = ListenAddress.parse("127.0.0.1:0")
 
 
-def listeners(hosts: Hosts | None = None, /, **limits: float) -> Listeners:
-    return Listeners(
+def listeners(hosts: Hosts | None = None, /, **limits: float) -> ListenerRegistry:
+    return ListenerRegistry(
         node="node-<1>",
         version="1.2.3",
         health=lambda: (True, "ok"),

@@ -14,7 +14,7 @@ from pipeline.base.telemetry import FamilyPoints, Meter, Point, Telemetry
 from pipeline.component.contracts import HttpMounts, KubeApi, Sink
 from pipeline.component.registry import OWN_FAMILIES
 from pipeline.fields import FieldPlan
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 from pipeline.model import Snapshot
 from pipeline.runtime.supervision import SinkRunner
 
@@ -38,7 +38,7 @@ class FakeSinkContext:
         node: str = "node-1",
         clock: Clock | None = None,
         plan: FieldPlan | None = None,
-        listeners: Listeners | None = None,
+        listeners: ListenerRegistry | None = None,
     ) -> None:
         self.name = name
         self.node = node
@@ -50,7 +50,7 @@ class FakeSinkContext:
         self.restart_state: dict[str, object] = {}
         self.snapshot: Snapshot | None = None
         self.computed: dict[str, list[Point]] = {}
-        self.listeners = listeners or Listeners(
+        self.listeners = listeners or ListenerRegistry(
             node=node, version="0", health=lambda: (True, "ok"), ready=lambda: (True, "ok")
         )
 

@@ -13,8 +13,8 @@ import bcrypt
 import pytest
 import trustme
 
-from pipeline.http.access import Access, open_access
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.access import AccessChecker, open_access
+from pipeline.http.listener_registry import ListenerRegistry
 from tests.support.http import LOCAL, Client, Clients, listeners, says
 
 LOG = logging.getLogger("podgpu.http")
@@ -60,7 +60,7 @@ class Web:
     def __init__(self, folder: Path, **limits: float) -> None:
         self.folder = folder
         self.path = folder / "web.yml"
-        self.listeners: Listeners = listeners(**limits)
+        self.listeners: ListenerRegistry = listeners(**limits)
         self.clients = Clients()
         self.port = 0
 
@@ -85,7 +85,7 @@ class Web:
         self.path.write_text("\n".join(lines) + "\n")
 
     @property
-    def access(self) -> Access:
+    def access(self) -> AccessChecker:
         assert self.listeners.access is not None
         return self.listeners.access
 
@@ -109,4 +109,4 @@ class Web:
 
 def always_check_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check the files at every connection and request."""
-    monkeypatch.setattr("pipeline.http.access.rules._INTERVAL", 0.0)
+    monkeypatch.setattr("pipeline.http.access.access_checker._INTERVAL", 0.0)

@@ -4,7 +4,7 @@ They come from a web configuration file in the format of Prometheus exporters. W
 this package is not imported.
 """
 
-from pipeline.http.access.rules import Access, open_access
+from pipeline.http.access.access_checker import AccessChecker, open_access
 from pipeline.http.access.web_config_reader import Rules, check
 
-__all__ = ["Access", "Rules", "check", "open_access"]
+__all__ = ["AccessChecker", "Rules", "check", "open_access"]

@@ -85,7 +85,7 @@ def _check_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Findin
 
 def _check_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:
     from pipeline.kube.sessions import Sessions
-    from podgpu.doctor.cluster.cluster_checks import SECONDS, diagnose
+    from podgpu.doctor.cluster.cluster_diagnosis import SECONDS, diagnose
     from podgpu.doctor.cluster.object_fetcher import SERVER
 
     kubeconfig = arguments.kubeconfig or _kubeconfig(os.environ)

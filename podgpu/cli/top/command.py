@@ -21,7 +21,7 @@ from podgpu.cli.client_options import NO_ACCESS_OPTIONS, Access, access_of
 from podgpu.cli.terminal_text import EXIT_UNWRITTEN, is_terminal, out, put, terminal_safe
 from podgpu.cli.top.columns import heading, needed
 from podgpu.cli.top.ui_state import State
-from podgpu.cli.top.view import Feed, components, table
+from podgpu.cli.top.view import DaemonStatus, components, table
 
 PATH: Final = "/status"
 _DEFAULT_WIDTH: Final = 140
@@ -130,10 +130,10 @@ class Poller:
         """Stop the queries."""
         self._stop.set()
 
-    def feed(self) -> Feed:
+    def feed(self) -> DaemonStatus:
         """Return the last status, its age, and the last error."""
         status, at, error = self._known
-        return Feed(status, at.seconds_until(self._clock.now()), error)
+        return DaemonStatus(status, at.seconds_until(self._clock.now()), error)
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):

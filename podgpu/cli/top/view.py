@@ -168,7 +168,7 @@ class Style(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class DaemonStatus:
     """The status of the daemon and its age.
 
     Attributes:
@@ -197,7 +197,7 @@ class Frame:
     page: int
 
 
-def frame(feed: Feed, state: State, width: int, height: int) -> Frame:
+def frame(feed: DaemonStatus, state: State, width: int, height: int) -> Frame:
     """Return the content of the screen.
 
     Args:
@@ -246,7 +246,7 @@ def _above(body: Sequence[Line], offset: int, room: int) -> list[str]:
     return []
 
 
-def _second(feed: Feed) -> str:
+def _second(feed: DaemonStatus) -> str:
     if feed.error:
         return f"! no response for {span(feed.age_seconds)}: {feed.error}"
     if feed.status.waiting_for:

@@ -25,12 +25,12 @@ from pipeline.model.ledger_usage import UsageWindow
 from podgpu.cli.arguments import MOST_HOLDINGS
 from podgpu.cli.doctor.config_selection import configured
 from podgpu.cli.terminal_text import EXIT_UNWRITTEN, complain, is_terminal, out, put
-from podgpu.cli.usage.report_formats import (
-    document,
+from podgpu.cli.usage.report_csv_json import (
     holdings_csv,
     holdings_document,
     json_text,
     report_csv,
+    report_document,
 )
 from podgpu.cli.usage.report_table import holding_lines, report_lines
 from podgpu.cli.usage.time_span import since, utc
@@ -120,7 +120,7 @@ def _report_text(window: UsageWindow, by: GroupBy, arguments: argparse.Namespace
     )
     found = build_report(window, by, Prices(hour, kwh, arguments.currency or ""))
     if arguments.format == "json":
-        return json_text(document(found))
+        return json_text(report_document(found))
     if arguments.format == "csv":
         return report_csv(found)
     return "\n".join(report_lines(found, _width()))

@@ -12,8 +12,8 @@ from pipeline.base.errors import ApiError
 from pipeline.component.contracts import KubeApi
 from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.diagnostics.api_permissions import FORBIDDEN, NOT_FOUND, Right, fix_for
+from pipeline.kube.api_request import ApiRequest
 from pipeline.kube.json_access import as_dict, as_dicts, as_text
-from pipeline.kube.request import Request
 from podgpu.doctor.cluster.objects import Cluster, Listed, Raw, exporter_kind, namespace_of
 from podgpu.doctor.cluster.unready_pods import FAILED_CREATE, missing_pods
 
@@ -58,7 +58,7 @@ _PARTIAL_LIST: Final = "the checks use the objects that were listed"
 
 
 @dataclass(slots=True)
-class Fetcher:
+class ObjectFetcher:
     """Fetches the objects in one session.
 
     Attributes:
@@ -124,7 +124,7 @@ class Fetcher:
                 raise
             observed, fix = str(error), fix_for(error)
             if error.status == FORBIDDEN:
-                target = Request("GET", path).target
+                target = ApiRequest("GET", path).target
                 right = Right("list", target.resource, target.group, namespace=target.namespace)
                 observed, fix = f"may not {right}", right.fix("the kubeconfig's user")
         if found:

@@ -9,7 +9,7 @@ from pipeline.delivery.contract import Record
 from pipeline.fields import FieldPlan
 from pipeline.model import Attrs, Instant, Series, Snapshot
 from sinks.otlp.encoding.fresh_series import Selection
-from sinks.otlp.encoding.log_records import EventRecords
+from sinks.otlp.encoding.log_records import LogRecordEncoder
 from sinks.otlp.encoding.own_metrics import SelfMetrics
 from sinks.otlp.encoding.request_frames import end_requests
 from sinks.otlp.encoding.series_cache import SeriesCache
@@ -104,7 +104,7 @@ class Encoder:
         self.usage: UsagePoints = UsagePoints(
             self.cache, self.order, None if continued is None else continued.usage
         )
-        self.events = EventRecords(self.cache, self.usage)
+        self.events = LogRecordEncoder(self.cache, self.usage)
         self._series_layout: SeriesLayout | None = None
         self._previous_layout = None if continued is None else continued.last_layout
         self.states: dict[tuple[ResourceTemplate, str, bytes], SeriesState] = (

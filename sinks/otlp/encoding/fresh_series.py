@@ -8,7 +8,7 @@ from operator import is_not, itemgetter
 from typing import Any
 
 from pipeline.model import Reading, Snapshot, Value
-from sinks.otlp.encoding.attributes import INT64
+from sinks.otlp.encoding.attribute_sets import INT64
 from sinks.otlp.encoding.request_frames import RequestTemplate
 from sinks.otlp.encoding.series_layout import SeriesEntry, SeriesLayout
 from sinks.otlp.encoding.steady_time import PointOrder

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Final
 
 from pipeline.base.version import VERSION
-from pipeline.changes.change_feed import Changes, XidChange
 from pipeline.changes.descriptions import (
     PROGRAMS,
     figures,
@@ -17,9 +16,10 @@ from pipeline.changes.descriptions import (
     meaning,
     xid_sentence,
 )
+from pipeline.changes.unreported_changes import UnreportedChanges, XidChange
 from pipeline.delivery.contract import Record
 from pipeline.model import Holding, PartialRef, PodInfo, Snapshot, XidVictim
-from sinks.otlp.encoding.attributes import Pairs, clean, key_values, merged
+from sinks.otlp.encoding.attribute_sets import Pairs, clean, key_values, merged
 from sinks.otlp.encoding.semconv import SCHEMA_URL
 from sinks.otlp.encoding.series_cache import SeriesCache
 from sinks.otlp.encoding.usage_points import UsagePoints
@@ -31,7 +31,7 @@ HOLDING_ENDED: Final = "podgpu.holding.ended"
 XID_ERROR: Final = "podgpu.xid_error"
 
 
-class EventRecords:
+class LogRecordEncoder:
     """Makes log records; each is a message of its own.
 
     Args:
@@ -45,7 +45,7 @@ class EventRecords:
         self._schema = SCHEMA_URL if cache.semconv else ""
         self._scope = common_pb2.InstrumentationScope(name="podgpu", version=VERSION)
 
-    def records(self, snapshot: Snapshot, changes: Changes) -> list[Record]:
+    def records(self, snapshot: Snapshot, changes: UnreportedChanges) -> list[Record]:
         """Return one record for each holding, and one for each affected container of an error.
 
         An error without affected containers has a record in the node's resource.

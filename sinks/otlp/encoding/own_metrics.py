@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pipeline.base.telemetry import FamilyPoints
 from pipeline.model import NS
-from sinks.otlp.encoding.attributes import merged
+from sinks.otlp.encoding.attribute_sets import merged
 from sinks.otlp.encoding.metric_names import own_instrument
 from sinks.otlp.encoding.request_frames import RequestTemplate, end_requests, ordered
 from sinks.otlp.encoding.series_cache import SeriesCache

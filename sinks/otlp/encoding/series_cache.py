@@ -17,7 +17,7 @@ from pipeline.model import (
     only_holder,
 )
 from sinks.otlp.encoding import metric_names
-from sinks.otlp.encoding.attributes import (
+from sinks.otlp.encoding.attribute_sets import (
     Pairs,
     container_attributes,
     dcgm_attributes,

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from pipeline.model import NS, Attribution, Attrs, Instant, Layout, Series, Snapshot, Value
-from sinks.otlp.encoding.attributes import constant_attributes
+from sinks.otlp.encoding.attribute_sets import constant_attributes
 from sinks.otlp.encoding.semconv import MEMORY_UTILIZATION, STATES, STATUS, Instrument
 from sinks.otlp.encoding.series_cache import SeriesCache
 from sinks.otlp.encoding.wire_format import ResourceTemplate, SeriesState, SeriesTemplate

@@ -27,7 +27,7 @@ from pipeline.model import (
     Usage,
     Value,
 )
-from sinks.otlp.encoding.attributes import INT64
+from sinks.otlp.encoding.attribute_sets import INT64
 from sinks.otlp.encoding.metric_names import usage_instrument
 from sinks.otlp.encoding.request_frames import RequestTemplate, ordered
 from sinks.otlp.encoding.series_cache import DeviceSeries, SeriesCache

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from pipeline.base.version import VERSION
 from pipeline.model import Value
-from sinks.otlp.encoding.attributes import Pairs, key_values
+from sinks.otlp.encoding.attribute_sets import Pairs, key_values
 from sinks.otlp.encoding.semconv import SCHEMA_URL, Instrument
 from sinks.otlp.messages import common_pb2, metrics_pb2, metrics_service_pb2, resource_pb2
 

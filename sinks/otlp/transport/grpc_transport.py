@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pipeline.base.safe_text import line
 from pipeline.delivery.contract import Acked, Outcome, Rejected, Retry, TooLarge
-from pipeline.net.grpc_client import (
+from pipeline.net.grpc_library import (
     AioRpcError,
     Channel,
     Compression,

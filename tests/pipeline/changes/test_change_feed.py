@@ -6,8 +6,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.changes.change_feed import Changes, ChangeTracker
 from pipeline.changes.descriptions import error_id
+from pipeline.changes.unreported_changes import ChangeTracker, UnreportedChanges
 from pipeline.model import Holding, Snapshot, XidError
 from tests.support.nodes import Node, at, gpu, mig
 from tests.support.usage import holding, usage, victim, xid_error
@@ -29,7 +29,7 @@ def snapshot_of(holdings: Sequence[Holding] = (), errors: Sequence[XidError] = (
     return replace(PLAIN, usage=usage(ended=holdings), xids=tuple(errors))
 
 
-def serials(changes: Changes) -> tuple[list[int], list[tuple[int, bool]]]:
+def serials(changes: UnreportedChanges) -> tuple[list[int], list[tuple[int, bool]]]:
     return (
         [one.serial for one in changes.holdings],
         [(one.error.serial, one.is_update) for one in changes.errors],
@@ -38,16 +38,16 @@ def serials(changes: Changes) -> tuple[list[int], list[tuple[int, bool]]]:
 
 def test_a_sink_that_runs_from_the_start_gets_all_changes() -> None:
     tracker = ChangeTracker({}, None)
-    assert tracker.update(PLAIN) == Changes()
+    assert tracker.update(PLAIN) == UnreportedChanges()
     changes = tracker.update(snapshot_of(ended_holdings(1, 2), xid_errors(1)))
     assert serials(changes) == ([1, 2], [(1, False)])
     assert changes.missed_holdings == changes.missed_errors == 0
-    assert tracker.update(snapshot_of(ended_holdings(1, 2), xid_errors(1))) == Changes()
+    assert tracker.update(snapshot_of(ended_holdings(1, 2), xid_errors(1))) == UnreportedChanges()
 
 
 def test_a_sink_that_is_added_later_gets_only_later_changes() -> None:
     tracker = ChangeTracker({}, snapshot_of(ended_holdings(3, 4), xid_errors(2)))
-    assert tracker.update(snapshot_of(ended_holdings(3, 4), xid_errors(2))) == Changes()
+    assert tracker.update(snapshot_of(ended_holdings(3, 4), xid_errors(2))) == UnreportedChanges()
     changes = tracker.update(
         snapshot_of(ended_holdings(4, 5), (*xid_errors(2, revision=1), *xid_errors(3)))
     )
@@ -111,7 +111,7 @@ def test_changes_that_were_evicted_between_two_snapshots_are_counted() -> None:
 def test_a_snapshot_without_usage_changes_nothing() -> None:
     tracker = ChangeTracker({}, None)
     tracker.update(snapshot_of(ended_holdings(1)))
-    assert tracker.update(PLAIN) == Changes()
+    assert tracker.update(PLAIN) == UnreportedChanges()
     assert serials(tracker.update(snapshot_of(ended_holdings(1, 2)))) == ([2], [])
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from config.value_types import ByteSize
-from pipeline.component.claim_file_reader import ClaimsFileReader, Fault, FileClaims
+from pipeline.component.claim_file_reader import ClaimFileReader, FileClaims, FileFault
 from pipeline.files.bounded_read import Content, Stamp, read_local_file
 from pipeline.files.file_watch import Watcher
 from sources.podlist.pod_list_file import read_pod_list
 from tests.sources.podlist.running import listing, replace
 
 
-def reader_of(path: Path) -> ClaimsFileReader:
+def reader_of(path: Path) -> ClaimFileReader:
     read = partial(read_pod_list, path=path, integers="minor")
-    return ClaimsFileReader(path, ByteSize(10_000), read, Watcher(path))
+    return ClaimFileReader(path, ByteSize(10_000), read, Watcher(path))
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def test_an_unchanged_invalid_file_is_not_parsed_repeatedly(
     path.write_text("{}")
     reader = reader_of(path)
     outcomes = [await reader.read(changed=False) for _ in range(3)]
-    assert outcomes == [Fault(f"{path}:1:1: expected a list, found an object")] * 3
+    assert outcomes == [FileFault(f"{path}:1:1: expected a list, found an object")] * 3
     assert read == [True, True, False]
 
 
@@ -76,7 +76,7 @@ async def test_equal_claims_after_a_fault_are_the_same_object(path: Path) -> Non
     reader = reader_of(path)
     before = await reader.read(changed=True)
     path.unlink()
-    assert isinstance(await reader.read(changed=True), Fault)
+    assert isinstance(await reader.read(changed=True), FileFault)
     path.write_text(listing("a"))
     assert await reader.read(changed=True) is before
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.counters.csv_rows import ListRow, read
+from pipeline.counters.csv_rows import CsvRow, read
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 
 
-def row(line: int, name: str = UTIL, type_: str = "gauge", about: str = "Load.") -> ListRow:
-    return ListRow(line, name, type_, about)
+def row(line: int, name: str = UTIL, type_: str = "gauge", about: str = "Load.") -> CsvRow:
+    return CsvRow(line, name, type_, about)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def row(line: int, name: str = UTIL, type_: str = "gauge", about: str = "Load.")
         ),
     ],
 )
-def test_a_valid_line_is_parsed(text: str, expected: ListRow) -> None:
+def test_a_valid_line_is_parsed(text: str, expected: CsvRow) -> None:
     assert list(read(text)) == [expected]
 
 
@@ -76,9 +76,9 @@ LINE = st.one_of(
 def test_every_line_is_a_row_or_reported_or_empty(lines: list[str], end: str) -> None:
     text = end.join(lines)
     results = list(read(text))
-    rows = [found for found in results if isinstance(found, ListRow)]
+    rows = [found for found in results if isinstance(found, CsvRow)]
     numbers = [
-        found.line if isinstance(found, ListRow) else int(found.removeprefix("line ").split(":")[0])
+        found.line if isinstance(found, CsvRow) else int(found.removeprefix("line ").split(":")[0])
         for found in results
     ]
     assert numbers == sorted(set(numbers))

@@ -10,7 +10,7 @@ import pytest
 
 from config.schema import Counters
 from pipeline.counters import list_source
-from pipeline.counters.list_keeper import DEFAULT_TEXT, KEPT_TEXT, CountersKeeper
+from pipeline.counters.list_follower import DEFAULT_TEXT, KEPT_TEXT, CountersFollower
 from pipeline.counters.list_source import ListUnavailableError
 from pipeline.fields import FieldPlan
 from pipeline.kube.sessions import Sessions
@@ -25,7 +25,7 @@ BAD = "not a list\n"
 class Followed:
     """A keeper, and the plans that it has passed on."""
 
-    def __init__(self, keeper: CountersKeeper) -> None:
+    def __init__(self, keeper: CountersFollower) -> None:
         self.keeper = keeper
         self.plans: list[list[str]] = []
         self.requested: list[bool] = []
@@ -56,7 +56,7 @@ async def followed(
     setting: Counters, *, first: list[str] | None, connect: list_source.Connect = nowhere
 ) -> AsyncIterator[Followed]:
     counted: list[str] = []
-    found = Followed(CountersKeeper(setting, connect, LOG, counted.append))
+    found = Followed(CountersFollower(setting, connect, LOG, counted.append))
     found.counted = counted
     assert list_of(await found.keeper.first(DEFAULT_TEXT)) == first
     task = asyncio.create_task(found.keeper.follow(found.take))
@@ -101,7 +101,7 @@ class TestFile:
             await found.reaches(["One.", "Two."], ["One."])
 
     async def test_a_change_before_the_watch_starts_is_not_lost(self, path: Path) -> None:
-        found = Followed(CountersKeeper(setting_of(path), nowhere, LOG, lambda _: None))
+        found = Followed(CountersFollower(setting_of(path), nowhere, LOG, lambda _: None))
         await found.keeper.first(DEFAULT_TEXT)
         path.write_text(TWO)
         task = asyncio.create_task(found.keeper.follow(found.take))
@@ -204,7 +204,7 @@ class TestFile:
             pass
 
     async def test_a_missing_file_fails_at_the_start(self, tmp_path: Path) -> None:
-        keeper = CountersKeeper(setting_of(tmp_path / "none.csv"), nowhere, LOG, lambda _: None)
+        keeper = CountersFollower(setting_of(tmp_path / "none.csv"), nowhere, LOG, lambda _: None)
         with pytest.raises(ListUnavailableError, match=r"none\.csv: no such file"):
             await keeper.first(DEFAULT_TEXT)
 

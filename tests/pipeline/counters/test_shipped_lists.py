@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 
 from config.schema import Counters
-from pipeline.counters.csv_rows import ListRow, read
+from pipeline.counters.csv_rows import CsvRow, read
 from pipeline.counters.plan_builder import planned
 from pipeline.counters.unavailable_fields import ABSENT
 from pipeline.fields import called
@@ -25,7 +25,7 @@ def text_of(name: str) -> str:
 
 def with_all(text: str) -> str:
     """Return the list with its commented rows activated, but no name twice."""
-    names = {row.name for row in read(text) if isinstance(row, ListRow)}
+    names = {row.name for row in read(text) if isinstance(row, CsvRow)}
     lines = []
     for line in text.splitlines():
         row = line.removeprefix("# ")
@@ -43,7 +43,7 @@ def test_the_shipped_lists_have_the_rows_of_dcgm_exporter(name: str, rows: int, 
     found = list(read(text_of(name)))
     assert len(found) == rows
     assert len(list(read(with_all(text_of(name))))) == every
-    assert all(isinstance(row, ListRow) and row.help for row in found)
+    assert all(isinstance(row, CsvRow) and row.help for row in found)
 
 
 @pytest.mark.parametrize("name", [DEFAULT, PROFILING, FIRST])

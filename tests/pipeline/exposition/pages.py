@@ -11,7 +11,7 @@ from prometheus_client import Metric
 
 from pipeline.base.telemetry import Point
 from pipeline.exposition.options import PageOptions
-from pipeline.exposition.renderer import Renderer
+from pipeline.exposition.renderer import PageRenderer
 from pipeline.exposition.text_format import Format, tail
 from pipeline.model import (
     NS,
@@ -56,9 +56,9 @@ def context(snapshot: Snapshot | None = None) -> FakeSinkContext:
     return ctx
 
 
-def renderer(ctx: FakeSinkContext | None = None, **options: Any) -> Renderer:
+def renderer(ctx: FakeSinkContext | None = None, **options: Any) -> PageRenderer:
     ctx = ctx or context()
-    return Renderer(PageOptions(**options), ctx.plan, ctx.node, ctx.meter)
+    return PageRenderer(PageOptions(**options), ctx.plan, ctx.node, ctx.meter)
 
 
 def rendered(

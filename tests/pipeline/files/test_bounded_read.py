@@ -32,7 +32,9 @@ async def test_both_functions_return_the_whole_file(tmp_path: Path, size: int) -
     found = await read_in_both_ways(path)
     assert found.data == path.read_bytes()
     assert await read_local_file(path, LIMIT, found.stamp) == Content(found.stamp, None)
-    assert await asyncio.to_thread(read_file, path, LIMIT, found.stamp) == Content(found.stamp, None)
+    assert await asyncio.to_thread(read_file, path, LIMIT, found.stamp) == Content(
+        found.stamp, None
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pipeline.component.contracts import HttpRequest, HttpResponse
 from pipeline.http.acceptor import Acceptor
 from pipeline.http.client_shares import ClientConnection, ClientShares
 from pipeline.http.limits import Limits
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 from tests.support.attackers import Socket, get
 from tests.support.http import LOCAL, Client, Clients, listeners, says
 
@@ -43,7 +43,7 @@ class Attackers:
 
 
 @asynccontextmanager
-async def attacked(shared: Listeners) -> AsyncIterator[tuple[Attackers, Clients, list[str]]]:
+async def attacked(shared: ListenerRegistry) -> AsyncIterator[tuple[Attackers, Clients, list[str]]]:
     """Serve a page; also yield the source of each request whose handler was started."""
     started: list[str] = []
 
@@ -62,7 +62,7 @@ async def attacked(shared: Listeners) -> AsyncIterator[tuple[Attackers, Clients,
                 one.close()
 
 
-def written(shared: Listeners) -> int:
+def written(shared: ListenerRegistry) -> int:
     """Return the number of bytes that wait to be sent on all connections."""
     servers = [listener._server for listener in shared._listeners.values()]
     handlers = [handler for server in servers for handler in server.connections]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from pipeline.component.contracts import HttpRequest, HttpResponse, Refusal
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 from tests.support.http import LOCAL, Client, Clients, Connect, listeners, says
 
 SOON = 10.0
@@ -27,13 +27,13 @@ async def echo(request: HttpRequest) -> HttpResponse:
     return HttpResponse(request.body)
 
 
-def held(shared: Listeners) -> int:
+def held(shared: ListenerRegistry) -> int:
     """Return the number of bytes that are held, without the heads of requests."""
     accounting = shared.accounting
     return accounting.held - sum(connection.head for connection in accounting._holding)
 
 
-async def until_held(shared: Listeners, size: int) -> None:
+async def until_held(shared: ListenerRegistry, size: int) -> None:
     async with asyncio.timeout(SOON):
         while held(shared) != size:
             await asyncio.sleep(0.005)

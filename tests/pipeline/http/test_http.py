@@ -10,7 +10,7 @@ import pytest
 from config.value_types import ListenAddress
 from pipeline.base.errors import PermanentError
 from pipeline.component.contracts import HttpRequest, HttpResponse
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 from tests.support.http import LOCAL, Clients, Connect, listeners, says
 
 
@@ -291,7 +291,7 @@ async def test_a_health_check_that_raises_gets_status_500(connect: Connect) -> N
     def fails() -> tuple[bool, str]:
         raise RuntimeError
 
-    shared = Listeners(node="n", version="0", health=fails, ready=lambda: (True, "ok"))
+    shared = ListenerRegistry(node="n", version="0", health=fails, ready=lambda: (True, "ok"))
     async with shared.listen(LOCAL) as mounts:
         client = await connect(mounts.port)
         assert (await client.get("/healthz"))[0] == 500

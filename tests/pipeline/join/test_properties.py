@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pipeline.join.claim_resolution import ResolutionTime
 from pipeline.join.device_index import DeviceIndex
-from pipeline.join.dra_devices import DraNameHistory
+from pipeline.join.dra_name_history import DraNameHistory
 from pipeline.join.holder_resolution import Resolution, resolve
 from pipeline.join.pod_identity import PodIdentities
 from pipeline.join.pod_table import IdentifiedContainer

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import ApiError
 from pipeline.kube.api_errors import is_admission_denial, response_error, status_error
-from pipeline.kube.request import Request, Target
+from pipeline.kube.api_request import ApiRequest, RequestedResource
 from tests.support.kube import status
 
 PODS = "/api/v1/pods"
@@ -105,7 +105,7 @@ def test_a_refusal_names_the_server_the_request_and_the_fix(
 ) -> None:
     error = response_error(
         "https://api",
-        Request("PATCH" if "PATCH" in query else "GET", path, query),
+        ApiRequest("PATCH" if "PATCH" in query else "GET", path, query),
         status=code,
         headers={},
         body=body.encode() if isinstance(body, str) else json.dumps(body).encode(),
@@ -130,7 +130,7 @@ NO_PERMISSION = (
 def refusal(code: int, message: str) -> ApiError:
     return response_error(
         "https://api",
-        Request("PATCH", POD, changes={}),
+        ApiRequest("PATCH", POD, changes={}),
         status=code,
         headers={},
         body=json.dumps(status(code, "Forbidden", message)).encode(),
@@ -165,23 +165,31 @@ def test_a_missing_permission_is_not_a_denial_at_admission(message: str) -> None
 @pytest.mark.parametrize(
     ("request_", "target", "verb"),
     [
-        (Request("GET", PODS), Target("", "pods"), "list"),
-        (Request("GET", PODS, WATCH), Target("", "pods"), "watch"),
-        (Request("GET", SLICES), Target("resource.k8s.io", "resourceslices"), "list"),
-        (Request("GET", POD), Target("", "pods", "ml", "train-0"), "get"),
-        (Request("PATCH", NODE, changes={}), Target("", "nodes", "", "node-1"), "patch"),
-        (Request("GET", "/api/v1/namespaces/ml"), Target("", "namespaces", "", "ml"), "get"),
-        (Request("GET", "/api/v1/namespaces"), Target("", "namespaces"), "list"),
+        (ApiRequest("GET", PODS), RequestedResource("", "pods"), "list"),
+        (ApiRequest("GET", PODS, WATCH), RequestedResource("", "pods"), "watch"),
+        (ApiRequest("GET", SLICES), RequestedResource("resource.k8s.io", "resourceslices"), "list"),
+        (ApiRequest("GET", POD), RequestedResource("", "pods", "ml", "train-0"), "get"),
         (
-            Request("GET", "/apis/apps/v1/namespaces/ml/daemonsets"),
-            Target("apps", "daemonsets", "ml"),
+            ApiRequest("PATCH", NODE, changes={}),
+            RequestedResource("", "nodes", "", "node-1"),
+            "patch",
+        ),
+        (
+            ApiRequest("GET", "/api/v1/namespaces/ml"),
+            RequestedResource("", "namespaces", "", "ml"),
+            "get",
+        ),
+        (ApiRequest("GET", "/api/v1/namespaces"), RequestedResource("", "namespaces"), "list"),
+        (
+            ApiRequest("GET", "/apis/apps/v1/namespaces/ml/daemonsets"),
+            RequestedResource("apps", "daemonsets", "ml"),
             "list",
         ),
-        (Request("GET", "/"), Target("", ""), "list"),
+        (ApiRequest("GET", "/"), RequestedResource("", ""), "list"),
     ],
 )
 def test_a_request_has_an_rbac_resource_and_verb(
-    request_: Request, target: Target, verb: str
+    request_: ApiRequest, target: RequestedResource, verb: str
 ) -> None:
     assert request_.target == target
     assert request_.verb == verb
@@ -206,7 +214,7 @@ def test_the_retry_delay_is_read_from_the_header_or_the_status(
 ) -> None:
     body = json.dumps(status(429, "TooManyRequests") | {"details": details}).encode()
     error = response_error(
-        "x", Request("GET", PODS), status=429, headers=headers, body=body, credentials=""
+        "x", ApiRequest("GET", PODS), status=429, headers=headers, body=body, credentials=""
     )
     assert error.retry_after == seconds
 
@@ -217,6 +225,7 @@ def test_the_retry_delay_is_read_from_the_header_or_the_status(
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.text(),
             lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+            max_leaves=5,
         ),
     )
 )

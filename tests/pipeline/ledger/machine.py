@@ -13,7 +13,7 @@ from pipeline.join import Join
 from pipeline.ledger.account_state import to_current_clock
 from pipeline.ledger.batch_writer import BatchWriter
 from pipeline.ledger.change_tracker import LedgerAccumulator
-from pipeline.ledger.file_creation import open_readwrite, read_stored_state
+from pipeline.ledger.writer_open import open_readwrite, read_stored_state
 from pipeline.model import (
     NS,
     Claim,

@@ -10,9 +10,9 @@ from pathlib import Path
 from pipeline.ledger.account_state import to_current_clock
 from pipeline.ledger.batch_writer import BatchWriter
 from pipeline.ledger.change_tracker import LedgerAccumulator
-from pipeline.ledger.file_creation import StoredState, open_readwrite, read_stored_state
 from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.queries import read_window
+from pipeline.ledger.writer_open import StoredState, open_readwrite, read_stored_state
 from pipeline.model import NS, Device, DeviceUsage, Holding, Instant, Snapshot, Usage
 from pipeline.model.ledger_usage import UsageWindow
 from tests.support.nodes import START, Node, gpu

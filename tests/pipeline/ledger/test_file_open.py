@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.ledger.file_creation import open_readwrite
 from pipeline.ledger.file_open import CorruptError, ForeignError, LedgerError, open_readonly
 from pipeline.ledger.schema import VERSION, WRITE_VERSION
+from pipeline.ledger.writer_open import open_readwrite
 from pipeline.model import NS
 from tests.pipeline.ledger.open_ledger import OpenLedger, Snapshots, window_of
 from tests.support.nodes import at, gpu

@@ -14,9 +14,9 @@ import pytest
 from pipeline.ledger.account_state import dump, load, to_current_clock
 from pipeline.ledger.batch_writer import BatchWriter
 from pipeline.ledger.change_tracker import LedgerAccumulator
-from pipeline.ledger.file_creation import open_readwrite
 from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.queries import read_holdings, read_window
+from pipeline.ledger.writer_open import open_readwrite
 from pipeline.model import NS, DeviceUsage
 from tests.pipeline.ledger.open_ledger import FOREVER, OpenLedger, Snapshots, folder_in_memory
 from tests.pipeline.ledger.test_account_state import GPU, account_with_holding

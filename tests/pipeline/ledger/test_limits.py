@@ -8,7 +8,7 @@ import pytest
 from pipeline.ledger import write_batch
 from pipeline.ledger.batch_writer import BatchWriter
 from pipeline.ledger.change_tracker import LedgerAccumulator
-from pipeline.ledger.file_creation import open_readwrite
+from pipeline.ledger.writer_open import open_readwrite
 from pipeline.model import NS, Instant, PodInfo
 from tests.pipeline.ledger.open_ledger import OpenLedger, Snapshots, assert_adds_up, window_of
 from tests.support.nodes import START, at, gpu

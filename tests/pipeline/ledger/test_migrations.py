@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.ledger.file_creation import open_readwrite, read_stored_state
 from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.migrations import migrate
 from pipeline.ledger.queries import read_holdings, read_window
 from pipeline.ledger.schema import VERSION, columns, columns_of
+from pipeline.ledger.writer_open import open_readwrite, read_stored_state
 from pipeline.model import NS, Instant
 from tests.pipeline.ledger.machine import Machine, rows
 from tests.pipeline.ledger.open_ledger import FOREVER, OpenLedger, assert_adds_up, window_of

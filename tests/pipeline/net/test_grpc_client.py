@@ -14,7 +14,7 @@ def output_of(code: str) -> str:
 
 def test_grpc_is_set_to_ignore_forks_and_to_write_nothing_to_stderr() -> None:
     found = output_of(
-        "import os, pipeline.net.grpc_client; "
+        "import os, pipeline.net.grpc_library; "
         "print(os.environ['GRPC_ENABLE_FORK_SUPPORT'], os.environ['GRPC_VERBOSITY'])"
     )
     assert found == "0 NONE"
@@ -22,7 +22,7 @@ def test_grpc_is_set_to_ignore_forks_and_to_write_nothing_to_stderr() -> None:
 
 def test_a_set_verbosity_of_grpc_stays() -> None:
     found = output_of(
-        "import os; os.environ['GRPC_VERBOSITY'] = 'DEBUG'; import pipeline.net.grpc_client; "
+        "import os; os.environ['GRPC_VERBOSITY'] = 'DEBUG'; import pipeline.net.grpc_library; "
         "print(os.environ['GRPC_VERBOSITY'])"
     )
     assert found == "DEBUG"
@@ -38,11 +38,11 @@ def test_the_component_registry_does_not_load_grpc() -> None:
 SPARE = """
 import errno, os, resource
 from pathlib import Path
-import pipeline.net.grpc_client
+import pipeline.net.grpc_library
 def taken():
     return len(list(Path("/proc/self/fd").iterdir()))
 before = taken()
-pipeline.net.grpc_client.check_descriptors()
+pipeline.net.grpc_library.check_descriptors()
 assert taken() == before
 resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
 held = []
@@ -54,7 +54,7 @@ except OSError:
 free, worked = 0, []
 while held:
     try:
-        pipeline.net.grpc_client.check_descriptors()
+        pipeline.net.grpc_library.check_descriptors()
         worked.append(free)
     except OSError as error:
         assert error.errno == errno.EMFILE

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.base.channels import Channel
 from pipeline.base.hint_board import HintBoard
-from pipeline.model import DevicesDiscovered, Envelope, Evidence
+from pipeline.model import DevicesDiscovered, Envelope, Event, Evidence
 from pipeline.runtime.publisher import Publisher
 from tests.support.nodes import START, claim, claims, gpu, uuid_of
 
@@ -41,7 +41,7 @@ async def test_the_log_says_which_pods_are_shown_and_why(
     claimed = claims(
         *(claim(pod, DEVICE, evidence=e, share=1) for pod, e in zip("ab", evidence, strict=True))
     )
-    events = [("gpus", DevicesDiscovered((gpu(0),))), ("list", claimed)]
+    events: list[tuple[str, Event]] = [("gpus", DevicesDiscovered((gpu(0),))), ("list", claimed)]
     for seq, (source, event) in enumerate(events, 1):
         await inbox.put(Envelope(source, source, seq, START, event))
     inbox.close()

@@ -18,7 +18,7 @@ from pipeline.base.telemetry import Meter, Telemetry
 from pipeline.component.contracts import HttpRequest
 from pipeline.component.registry import OWN_FAMILIES
 from pipeline.http.access import open_access
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 from pipeline.model import Instant
 from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.endpoints import GOOD_FOR_NS, StatusPages
@@ -39,7 +39,7 @@ class Daemon:
         self.built = 0
         self.pages = StatusPages(lambda: self.now, self._known)
         ok = (True, "ok")
-        self.listeners = Listeners(
+        self.listeners = ListenerRegistry(
             node="node-1",
             version="0",
             health=lambda: ok,

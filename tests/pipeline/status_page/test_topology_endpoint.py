@@ -14,7 +14,7 @@ import pytest
 from config.schema import Http
 from config.value_types import ListenAddress
 from pipeline.http.access import open_access
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 from pipeline.model import Snapshot, SourceAdded, SourceLost, SourceRemoved
 from pipeline.runtime.http_service import HttpService
 from pipeline.status_page.topology_endpoint import WAITING, TopologyPages
@@ -36,9 +36,11 @@ class Latest:
         return self.snapshot
 
 
-def listeners_of(pages: TopologyPages) -> Listeners:
+def listeners_of(pages: TopologyPages) -> ListenerRegistry:
     ok = (True, "ok")
-    return Listeners(node="n", version="0", health=lambda: ok, ready=lambda: ok, pages=pages.pages)
+    return ListenerRegistry(
+        node="n", version="0", health=lambda: ok, ready=lambda: ok, pages=pages.pages
+    )
 
 
 @asynccontextmanager
@@ -255,7 +257,7 @@ async def test_a_slow_choice_delays_no_other_request(monkeypatch: pytest.MonkeyP
 async def test_every_listener_serves_the_topology_and_lists_it() -> None:
     pages = TopologyPages(Latest(busy_node().snapshot()))
     ok = (True, "ok")
-    serving = HttpService(Listeners("node-1", lambda: ok, lambda: ok, pages.pages))
+    serving = HttpService(ListenerRegistry("node-1", lambda: ok, lambda: ok, pages.pages))
     address = ListenAddress.parse("127.0.0.1:0")
     await serving.enter(Http(listen=address))
     try:

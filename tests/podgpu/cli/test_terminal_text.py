@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline.status_page.document_builder import status_of
 from podgpu.cli.terminal_text import broken, fit, lines, middle, terminal_safe, width, written
 from podgpu.cli.top.ui_state import State, Tab
-from podgpu.cli.top.view import Feed, frame
+from podgpu.cli.top.view import DaemonStatus, frame
 from tests.pipeline.status_page.scenes import hostile
 from tests.support.examples import examples
 
@@ -90,7 +90,7 @@ def test_a_wrapped_text_is_complete(text: str, columns: int) -> None:
 @given(st.text(min_size=1, max_size=400))
 def test_any_text_stays_on_its_line(text: str) -> None:
     for tab in (Tab.GPUS, Tab.COMPONENTS):
-        feed = Feed(status_of(hostile(text)))
+        feed = DaemonStatus(status_of(hostile(text)))
         for line, _ in frame(feed, State(tab=tab), 80, 24).lines:
             assert line.isprintable()
             assert width(line) == 80

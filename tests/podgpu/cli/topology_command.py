@@ -9,7 +9,7 @@ import pytest
 
 from config.schema import Http
 from pipeline.http.builtin_pages import Pages
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 from pipeline.runtime.http_service import HttpService
 from pipeline.status_page.topology_endpoint import TopologyPages
 from podgpu.cli.commands import run_command
@@ -58,7 +58,7 @@ async def daemon(pages: Pages | None = None, web_config: Path | None = None) -> 
     topology = TopologyPages(lambda: busy_node().snapshot())
     ok = (True, "ok")
     shown = topology.pages if pages is None else pages
-    serving = HttpService(Listeners("n", lambda: ok, lambda: ok, shown))
+    serving = HttpService(ListenerRegistry("n", lambda: ok, lambda: ok, shown))
     await serving.enter(Http(web_config=web_config))
     async with serving.listeners.listen(LOCAL) as mounts:
         yield mounts.port

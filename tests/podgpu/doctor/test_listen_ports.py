@@ -12,7 +12,7 @@ from pipeline.component.findings import Verdict
 from pipeline.diagnostics import port_owner
 from pipeline.diagnostics.port_owner import _node_of_title
 from pipeline.diagnostics.process_lookup import FileOwner, find_port_owner
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 from pipeline.status_page.document_builder import status_of
 from podgpu.doctor import listen_ports
 from tests.pipeline.status_page.html_reader import page as page_of
@@ -109,7 +109,7 @@ async def test_podgpu_is_recognised_by_its_responses(tmp_path: Path) -> None:
     def ok() -> tuple[bool, str]:
         return True, "ok"
 
-    listeners = Listeners(node="gpu-7", version="1", health=ok, ready=ok)
+    listeners = ListenerRegistry(node="gpu-7", version="1", health=ok, ready=ok)
     async with listeners.listen(ListenAddress("127.0.0.1", 0)) as mounts:
         mounts.mount("/metrics", metrics, title="metrics")
         text = listening_on(mounts.port)

@@ -11,7 +11,7 @@ from config.value_types import Duration
 from pipeline.base.channels import Channel
 from pipeline.base.errors import ApiError
 from pipeline.kube.api_errors import response_error
-from pipeline.kube.request import Request
+from pipeline.kube.api_request import ApiRequest
 from pipeline.model import Instant, Layout, Snapshot, XidError, XidVictim
 from sinks.events.options import Options
 from sinks.events.sink import EventsSink
@@ -61,7 +61,7 @@ class FakeEvents(FakeObjects):
 def refused(status: int, message: str = "no", reason: str = "Refused") -> ApiError:
     """Return the error of a server that refuses an Event."""
     body = json.dumps({"kind": "Status", "reason": reason, "message": message}).encode()
-    request = Request("POST", "/api/v1/namespaces/ml/events", changes={})
+    request = ApiRequest("POST", "/api/v1/namespaces/ml/events", changes={})
     return response_error("api", request, status=status, headers={}, body=body, credentials="")
 
 

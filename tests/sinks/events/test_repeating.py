@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sinks.events import work_queue
+from sinks.events import event_queue
 from tests.sinks.events.support import ERRORS, GPU, Bench, sleep, victim
 
 pytestmark = pytest.mark.looptime
@@ -89,7 +89,7 @@ async def test_thousands_of_errors_are_counted_in_one_event() -> None:
 async def test_the_queue_is_bounded_and_errors_without_room_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(work_queue, "MAX_ENTRIES", 4)
+    monkeypatch.setattr(event_queue, "MAX_ENTRIES", 4)
     async with Bench(per_minute=1).running() as bench:
         for pod in "abcdefg":
             bench.add_error(victim(pod, GPU, uid=f"uid-{pod}"))

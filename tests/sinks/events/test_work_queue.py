@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import NS, Instant
-from sinks.events.work_queue import MAX_ENTRIES, REMEMBERED, EventQueue, WrittenEvent
-from sinks.events.xid_errors import EventSubject, PodError
+from sinks.events.affected_pods import EventSubject, PodError
+from sinks.events.event_queue import MAX_ENTRIES, REMEMBERED, EventQueue, WrittenEvent
 
 REPEAT, PER_MINUTE = 600.0, 30
 

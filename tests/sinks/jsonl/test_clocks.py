@@ -8,7 +8,7 @@ import pytest
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, Instant, Snapshot
 from sinks.jsonl.event_lines import holding_line
-from sinks.jsonl.json_objects import rfc3339
+from sinks.jsonl.json_values import rfc3339
 from sinks.jsonl.line_encoder import LineEncoder
 from tests.support.nodes import Node, at, claim, gpu, reading
 from tests.support.usage import holding

@@ -17,7 +17,7 @@ import pytest
 from sinks.jsonl import compressor as compressing
 from sinks.jsonl import rotated_files
 from sinks.jsonl.rotated_files import Rotated
-from sinks.jsonl.rotating_file import FileTarget
+from sinks.jsonl.rotating_file import RotatingFile
 from sinks.jsonl.sink import JsonLinesSink
 from tests.sinks.jsonl.support import Bench, options, parsed, watts
 
@@ -171,7 +171,7 @@ def idle(bench: Bench) -> bool:
     """Return whether the compressor has finished or given up."""
     assert isinstance(bench.sink, JsonLinesSink)
     target = bench.sink._target
-    assert isinstance(target, FileTarget)
+    assert isinstance(target, RotatingFile)
     assert target._compressor is not None
     last = target._compressor._pass
     return last is not None and last.done()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 from config.value_types import Duration
-from pipeline.changes.change_feed import XidChange
 from pipeline.changes.descriptions import error_id
+from pipeline.changes.unreported_changes import XidChange
 from pipeline.delivery.options import QueueOptions
 from pipeline.model import NS, Holding, PodInfo, Snapshot, XidError
 from sinks.jsonl import event_lines

@@ -17,7 +17,7 @@ import pytest
 
 from sinks.jsonl.options import Options
 from sinks.jsonl.rotated_files import Rotated
-from sinks.jsonl.rotating_file import FileTarget
+from sinks.jsonl.rotating_file import RotatingFile
 from sinks.jsonl.target import FailureLog
 from tests.sinks.jsonl.support import parsed
 from tests.support.nodes import START
@@ -163,7 +163,7 @@ def test_after_kills_during_compression_no_line_is_lost_or_repeated(tmp_path: Pa
     assert partial > 1
     # The next start removes temporary files, and compresses the rotated files.
     setting = Options(path=str(path), keep=1000, compress="gzip")
-    target = FileTarget(path, setting, START, FailureLog())
+    target = RotatingFile(path, setting, START, FailureLog())
     rotated = Rotated(path, 1000)
     while list(rotated.plain()):
         time.sleep(0.01)

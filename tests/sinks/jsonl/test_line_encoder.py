@@ -27,7 +27,7 @@ from pipeline.model import (
     Snapshot,
     SourceState,
 )
-from sinks.jsonl.json_objects import rfc3339
+from sinks.jsonl.json_values import rfc3339
 from sinks.jsonl.line_encoder import LineEncoder
 from tests.sinks.jsonl.support import documented_lines, parsed, shape
 from tests.support.nodes import START, Node, at, claim, every_field, gpu, mig, reading

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.podlist.document import NoListError, compose, entries_beside, parse_document
 from sinks.podlist.entry_encoder import Entry
+from sinks.podlist.shared_list import NoListError, compose, entries_beside, parse_document
 from sources.podlist.pod_list_file import read_pod_list
 from tests.sinks.podlist.support import OLD_OWN_ENTRY, OTHER_ENTRY, listing
 

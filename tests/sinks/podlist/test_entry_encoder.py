@@ -21,8 +21,8 @@ from pipeline.model import (
     PartialRef,
     RawDeviceId,
 )
-from sinks.podlist.document import compose
 from sinks.podlist.entry_encoder import Ids, entries_of
+from sinks.podlist.shared_list import compose
 from tests.sinks.podlist.support import GPUS, SLICE, held
 from tests.support.nodes import Node, claim, claims, kubelet_claim
 

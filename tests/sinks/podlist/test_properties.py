@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.model import Attribution, Evidence, Holder, Instant, PartialRef, RawDeviceId
-from sinks.podlist.document import compose, entries_beside, parse_document
 from sinks.podlist.entry_encoder import Ids, entries_of
+from sinks.podlist.shared_list import compose, entries_beside, parse_document
 from sources.podlist.pod_list_file import read_pod_list
 from tests.sinks.podlist.support import (
     GPUS,

@@ -11,7 +11,7 @@ from pipeline.allocations.own_annotations import MARK
 from pipeline.base.channels import Channel
 from pipeline.base.errors import ApiError
 from pipeline.kube.api_errors import response_error
-from pipeline.kube.request import Request
+from pipeline.kube.api_request import ApiRequest
 from pipeline.model import (
     NS,
     Claim,
@@ -104,7 +104,7 @@ def webhook_denial(status: int = 403, message: str = "") -> ApiError:
     """Return the error of the API server for a request that a webhook denied."""
     message = message or 'admission webhook "validation.example.com" denied the request: no'
     body = json.dumps({"kind": "Status", "reason": "Forbidden", "message": message}).encode()
-    request = Request("PATCH", path_of("a"), changes={})
+    request = ApiRequest("PATCH", path_of("a"), changes={})
     return response_error("api", request, status=status, headers={}, body=body, credentials="")
 
 

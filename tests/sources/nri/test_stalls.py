@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.model import ContainersReplaced
-from sources.nri import watchdog
+from sources.nri import stall_watchdog
 from tests.fakes.nri import FakeRuntime, wire
 from tests.sources.nri.source_runner import eventually, in_thread, running_source
 
@@ -73,7 +73,7 @@ async def test_responses_do_not_wait_for_the_event_loop(runtime: FakeRuntime, ho
 async def test_an_event_loop_that_is_late_ends_the_connection(
     runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog, "LOOP_LATE", 0.5)
+    monkeypatch.setattr(stall_watchdog, "LOOP_LATE", 0.5)
     runtime.pods["train-0"] = POD
     runtime.containers["train-0.main"] = wire.container(pid=1, state=3)
     async with running_source(runtime.path) as ctx:
@@ -103,12 +103,12 @@ async def test_a_message_that_takes_too_long_ends_the_connection(
 BLOCKED = """
 import asyncio, sys, time
 from pathlib import Path
-from sources.nri import watchdog
+from sources.nri import stall_watchdog
 from sources.nri.options import Options
 from sources.nri.source import NriSource
 from tests.support.contexts import FakeSourceContext
 
-watchdog.LOOP_LATE, watchdog.LOOP_STUCK = 0.5, 1.5
+stall_watchdog.LOOP_LATE, stall_watchdog.LOOP_STUCK = 0.5, 1.5
 
 async def main():
     source = NriSource(Options(socket=Path(sys.argv[1])))
@@ -205,12 +205,12 @@ def test_the_runtime_continues_while_podgpu_is_stopped(
 PAUSED = """
 import asyncio, sys
 from pathlib import Path
-from sources.nri import watchdog
+from sources.nri import stall_watchdog
 from sources.nri.options import Options
 from sources.nri.source import NriSource
 from tests.support.contexts import FakeSourceContext
 
-watchdog.LOOP_LATE, watchdog.LOOP_STUCK = 1.0, 2.0
+stall_watchdog.LOOP_LATE, stall_watchdog.LOOP_STUCK = 1.0, 2.0
 
 async def main():
     source = NriSource(Options(socket=Path(sys.argv[1])))

@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.fields import FieldPlan, Tier, by_name, in_group
 from pipeline.model import SamplesTaken
-from sources.nvml import readers
+from sources.nvml import composite_readers
 from tests.fakes.nvml import ALL_ONES_32, ALL_ONES_64, FakeNvml, Field, Gpu, Scenario, h100, t4
 from tests.sources.nvml.harness import (
     GPU,
@@ -19,7 +19,7 @@ from tests.sources.nvml.harness import (
 )
 from tests.support.contexts import FakeSourceContext
 
-KNOWN = {**readers.FAST, **readers.SLOW}
+KNOWN = {**composite_readers.FAST, **composite_readers.SLOW}
 PLAN = FieldPlan(KNOWN)
 
 
@@ -111,7 +111,7 @@ async def test_the_fields_of_a_tier_are_read_by_one_call(fake_nvml: FakeNvml) ->
 
 
 def test_numbers_and_tiers_match_the_catalogue() -> None:
-    for names, tier in ((readers.FAST, Tier.FAST), (readers.SLOW, Tier.SLOW)):
+    for names, tier in ((composite_readers.FAST, Tier.FAST), (composite_readers.SLOW, Tier.SLOW)):
         for name, known in names.items():
             field = by_name(name)
             assert field is not None

@@ -13,7 +13,7 @@ from pipeline.model import NS, Instant, Reading, SamplesTaken
 from sources.nvml import codes
 from sources.nvml.gpm import METRICS, Profiler, Profiling
 from sources.nvml.library import Library
-from sources.nvml.targets import GpuReadings, ReadingRequest, Target
+from sources.nvml.reader_parts import GpuReadings, ReadingRequest, ReadTarget
 from tests.fakes.nvml import FakeNvml, Gpm, Scenario, h100, h100s, slices
 from tests.sources.nvml.harness import (
     GPU,
@@ -300,7 +300,7 @@ def opened(fake: FakeNvml, scenario: Scenario) -> tuple[Profiler, Clock, Library
     nvml, clock = Library(), Clock()
     nvml.open()
     _, handle = nvml.handle_at(0)
-    target = Target(nvml, handle, GPU[0], ReadingRequest(frozenset({ACTIVE})), clock)
+    target = ReadTarget(nvml, handle, GPU[0], ReadingRequest(frozenset({ACTIVE})), clock)
     profiler = Profiling(target).profiler(target.uuid)
     assert profiler is not None
     fake.calls(reset=True)

@@ -101,7 +101,7 @@ async def test_a_failed_field_is_read_again(fake_nvml: FakeNvml) -> None:
 async def test_an_unsupported_field_is_tried_again_rarely(
     fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sources.nvml.gpu._REVIVE_EVERY", 3)
+    monkeypatch.setattr("sources.nvml.open_gpu._REVIVE_EVERY", 3)
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, errors={"nvmlDeviceGetPowerUsage": 3}))
     async with running(ctx, options(interval=0.1, slow=0.1)):

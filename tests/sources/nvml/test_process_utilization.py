@@ -11,7 +11,7 @@ from pipeline.model import NS, Instant
 from sources.nvml import codes
 from sources.nvml.library import Library
 from sources.nvml.process_utilization import Utilization
-from sources.nvml.targets import GpuReadings
+from sources.nvml.reader_parts import GpuReadings
 from tests.fakes.nvml import FakeNvml, Load, Sample, Scenario, h100, h100s
 
 WALL_S = 1_700_000_000

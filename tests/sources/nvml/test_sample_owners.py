@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model import NS, DeviceUse, GpuProcess, Instant, PartialRef, ProcessUse
+from sources.nvml.gpu_usage_sampler import RawDeviceUse
 from sources.nvml.process_owners import UNKNOWN, PidRecord, Process
 from sources.nvml.process_utilization import ProcessBusyTime
 from sources.nvml.sample_owners import pids, to_device_use
-from sources.nvml.usage_sample import RawDeviceUse
 
 WALL_S = 1_700_000_000
 OLD = Process(100, PartialRef(uid="old"))

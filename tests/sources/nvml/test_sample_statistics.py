@@ -11,8 +11,8 @@ from pipeline.model import NS, Instant, Reading, SamplesTaken
 from sources.nvml.event_counts import ClockEvents
 from sources.nvml.library import Library
 from sources.nvml.options import Options
+from sources.nvml.reader_parts import GpuReadings, ReadingRequest, ReadTarget
 from sources.nvml.sample_statistics import Ring, rings
-from sources.nvml.targets import GpuReadings, ReadingRequest, Target
 from tests.fakes.nvml import ALL_ONES_32, FakeNvml, Gpu, Sampled, h100, h100s, slices
 from tests.fakes.nvml.scenario import FieldType, Scenario
 from tests.sources.nvml.harness import (
@@ -265,7 +265,7 @@ def opened(fake: FakeNvml, gpu: Gpu, window_ns: int = 60 * NS) -> tuple[Ring, Cl
     _, handle = nvml.handle_at(0)
     fields = frozenset({"power_min_watts", "power_max_watts"})
     wanted = ReadingRequest(fields, fast_valid_ns=1, window_ns=window_ns)
-    (ring,) = rings(Target(nvml, handle, GPU[0], wanted, clock))
+    (ring,) = rings(ReadTarget(nvml, handle, GPU[0], wanted, clock))
     return ring, clock
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from pipeline.model import NS, DevicesDiscovered, DeviceUse, PartialRef, ProcessUse
-from sources.nvml.usage_sampler import VALIDITY_INTERVALS
+from sources.nvml.usage_scheduler import VALIDITY_INTERVALS
 from tests.fakes.nvml import ALL_ONES_64, FakeNvml, Load, Proc, Ramp, Sample, h100s
 from tests.sources.nvml.fake_procfs import OWNER, TICKS
 from tests.sources.nvml.fake_procfs import Proc as Procfs
@@ -280,7 +280,7 @@ async def test_a_hanging_procfs_does_not_delay_samples_and_rounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ctx = FakeSourceContext()
-    monkeypatch.setattr("sources.nvml.usage_sampler._LOOKUP_TIMEOUT", 0.2)
+    monkeypatch.setattr("sources.nvml.usage_scheduler._LOOKUP_TIMEOUT", 0.2)
     fake_nvml.set(h100s(1, processes=[Proc(7)]))
     cgroup = proc.root / "7/cgroup"
     cgroup.unlink()

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.base.errors import ApiError
 from pipeline.model import RawDeviceId, ResourceClaim
-from sources.pods.resource_claims import claims_of, map_claim
+from sources.pods.claim_details import claims_of, map_claim
 from sources.pods.timestamps import Timestamps
 from tests.sources.pods.pod_objects import BASE, raw_pod
 from tests.sources.pods.source_runner import FakeCluster, FollowerContext, following

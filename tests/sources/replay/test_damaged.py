@@ -17,13 +17,13 @@ from pipeline.base.errors import TransientError
 from pipeline.base.telemetry import Meter, Telemetry
 from pipeline.component.registry import OWN_FAMILIES, RegisteredKinds
 from pipeline.exposition.options import PageOptions
-from pipeline.exposition.renderer import Renderer
+from pipeline.exposition.renderer import PageRenderer
 from pipeline.exposition.text_format import Format
 from pipeline.fields import FieldPlan
 from pipeline.join import Join
 from pipeline.ledger.batch_writer import BatchWriter
 from pipeline.ledger.change_tracker import LedgerAccumulator
-from pipeline.ledger.file_creation import open_readwrite
+from pipeline.ledger.writer_open import open_readwrite
 from pipeline.model import (
     NS,
     AdvertisedResource,
@@ -204,7 +204,7 @@ class SinkEncoders:
     def __init__(self) -> None:
         meter = Meter(Telemetry(families=OWN_FAMILIES), "sink", "page")
         self._join = Join()
-        self._page = Renderer(PageOptions(), PLAN, "node-1", meter)
+        self._page = PageRenderer(PageOptions(), PLAN, "node-1", meter)
         self._sent = Encoder("node-1", PLAN)
         self._lines = LineEncoder("node-1", PLAN)
         self._accumulator = LedgerAccumulator(at(0), {})

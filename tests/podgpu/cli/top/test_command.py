@@ -15,7 +15,7 @@ from pipeline.base.clock import SystemClock
 from pipeline.base.errors import PermanentError, TransientError
 from pipeline.component.contracts import HttpRequest, HttpResponse
 from pipeline.http.builtin_pages import Pages
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 from pipeline.status_page.endpoints import PATH, StatusPages
 from pipeline.status_page.status_document import StatusDocument
 from podgpu.cli.top.command import Poller, fetch_status
@@ -37,7 +37,9 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> Result:
 @asynccontextmanager
 async def served(pages: Pages) -> AsyncIterator[str]:
     ok = (True, "ok")
-    listeners = Listeners(node="n", version="0", health=lambda: ok, ready=lambda: ok, pages=pages)
+    listeners = ListenerRegistry(
+        node="n", version="0", health=lambda: ok, ready=lambda: ok, pages=pages
+    )
     async with listeners.listen(LOCAL) as mounts:
         yield f"http://127.0.0.1:{mounts.port}"
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pipeline.http.listener_registry import Listeners
+from pipeline.http.listener_registry import ListenerRegistry
 from pipeline.model import Instant
 from pipeline.status_page.endpoints import StatusPages
 from tests.pipeline.status_page.scenes import mig_node
@@ -21,7 +21,7 @@ class Served:
         known, self.moment = mig_node(), 0
         pages = StatusPages(self._now, lambda: known)
         ok = (True, "ok")
-        self.listeners = Listeners(
+        self.listeners = ListenerRegistry(
             node="n", version="0", health=lambda: ok, ready=lambda: ok, pages=pages.pages
         )
         self.gone = asyncio.Event()

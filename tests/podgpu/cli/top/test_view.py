@@ -10,7 +10,7 @@ from pipeline.status_page.status_document import StatusDocument
 from podgpu.cli.terminal_text import width
 from podgpu.cli.top.columns import heading, room
 from podgpu.cli.top.ui_state import State, Tab
-from podgpu.cli.top.view import Feed, Style, frame
+from podgpu.cli.top.view import DaemonStatus, Style, frame
 from tests.pipeline.status_page.scenes import (
     SCENES,
     report_claims,
@@ -149,7 +149,7 @@ def test_the_first_problem_is_in_the_second_line(name: str, expected: str) -> No
 
 
 def test_a_missing_response_takes_precedence_in_the_second_line() -> None:
-    feed = Feed(status("troubled"), 125.0, "connection refused")
+    feed = DaemonStatus(status("troubled"), 125.0, "connection refused")
     line, _ = frame(feed, State(), 80, 24).lines[1]
     assert line.rstrip() == "! no response for 2 min: connection refused"
 

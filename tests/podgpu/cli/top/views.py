@@ -4,7 +4,7 @@ from functools import cache
 
 from pipeline.status_page.status_document import StatusDocument
 from podgpu.cli.top.ui_state import State, pressed
-from podgpu.cli.top.view import Feed, Frame, frame
+from podgpu.cli.top.view import DaemonStatus, Frame, frame
 from tests.pipeline.status_page.scenes import status
 
 
@@ -18,7 +18,7 @@ def frame_of(
     name: str | StatusDocument, state: State | None = None, columns: int = 80, height: int = 24
 ) -> Frame:
     found = document_of(name) if isinstance(name, str) else name
-    return frame(Feed(found), state or State(), columns, height)
+    return frame(DaemonStatus(found), state or State(), columns, height)
 
 
 def lines(name: str | StatusDocument, state: State | None = None, columns: int = 80) -> list[str]:

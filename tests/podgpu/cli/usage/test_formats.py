@@ -16,13 +16,13 @@ from pipeline.ledger.reports import GroupBy, Prices, build_report
 from pipeline.model.ledger_usage import Gap, UsageWindow
 from podgpu.cli.terminal_text import Column, laid_out
 from podgpu.cli.terminal_text import width as display_width
-from podgpu.cli.usage.report_formats import (
+from podgpu.cli.usage.report_csv_json import (
     csv_text,
-    document,
     holdings_csv,
     holdings_document,
     json_text,
     report_csv,
+    report_document,
 )
 from podgpu.cli.usage.report_table import (
     HOUR_NS,
@@ -74,7 +74,7 @@ def harmless(text: str) -> bool:
 def test_control_characters_are_removed(by: GroupBy) -> None:
     found = build_report(hostile(), by, PRICED)
     texts = ["\n".join(report_lines(found, width)) for width in (0, 80)]
-    assert all(map(harmless, [*texts, report_csv(found), json_text(document(found))]))
+    assert all(map(harmless, [*texts, report_csv(found), json_text(report_document(found))]))
     rows = [held(HOSTILE)]
     texts = ["\n".join(holding_lines(hostile(), rows, width)) for width in (0, 80)]
     holdings_json = json_text(holdings_document(hostile(), rows))
@@ -82,7 +82,7 @@ def test_control_characters_are_removed(by: GroupBy) -> None:
 
 
 def test_json_contains_every_character() -> None:
-    found = json.loads(json_text(document(build_report(hostile(), GROUPINGS[2], PRICED))))
+    found = json.loads(json_text(report_document(build_report(hostile(), GROUPINGS[2], PRICED))))
     assert (
         found["rows"][0] | {"namespace": HOSTILE, "owner_kind": HOSTILE, "owner_name": HOSTILE}
         == (found["rows"][0])
@@ -120,7 +120,7 @@ def test_any_report_can_be_shown(
     lines = report_lines(found, width)
     assert len(lines) >= len(found.rows) + 4
     assert lines == [line.rstrip() for line in lines]
-    json.loads(json_text(document(found)))
+    json.loads(json_text(report_document(found)))
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.component.findings import Verdict
-from podgpu.doctor.cluster import cluster_checks, daemonset_checks, monitor_checks, node_gpus
+from podgpu.doctor.cluster import cluster_diagnosis, daemonset_checks, monitor_checks, node_gpus
 from podgpu.doctor.cluster.object_fetcher import _labels
 from podgpu.doctor.cluster.objects import Cluster
 from tests.podgpu.doctor.cluster.gpu_nodes import labelled
@@ -20,7 +20,7 @@ ALL_CHECKS = (
     daemonset_checks.check_daemonsets,
     node_gpus.check_nodes,
     monitor_checks.check_monitors,
-    cluster_checks.check_exporters,
+    cluster_diagnosis.check_exporters,
 )
 
 

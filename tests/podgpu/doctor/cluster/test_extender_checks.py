@@ -12,7 +12,7 @@ from pipeline.base.errors import ApiError
 from pipeline.component.findings import Finding
 from pipeline.diagnostics.api_permissions import OTHERS
 from pipeline.kube.sessions import Sessions
-from podgpu.doctor.cluster.cluster_checks import diagnose
+from podgpu.doctor.cluster.cluster_diagnosis import diagnose
 from podgpu.doctor.cluster.extender_checks import RIGHTS, check_extenders, is_extender
 from podgpu.doctor.cluster.objects import Cluster
 from tests.e2e.documented import objects, rules

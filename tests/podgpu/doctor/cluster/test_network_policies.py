@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pipeline.base.errors import ApiError
 from pipeline.component.findings import Finding
 from pipeline.kube.sessions import Sessions
-from podgpu.doctor.cluster.cluster_checks import diagnose
+from podgpu.doctor.cluster.cluster_diagnosis import diagnose
 from podgpu.doctor.cluster.extender_checks import check_policies
 from podgpu.doctor.cluster.objects import Cluster
 from tests.podgpu.doctor.cluster.objects import Raw, deployment

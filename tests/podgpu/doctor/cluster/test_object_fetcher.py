@@ -12,8 +12,8 @@ from pipeline.base.errors import ApiError
 from pipeline.component.findings import Finding
 from pipeline.kube.sessions import Sessions
 from podgpu.doctor.cluster import object_fetcher
-from podgpu.doctor.cluster.cluster_checks import diagnose
-from podgpu.doctor.cluster.object_fetcher import Fetcher
+from podgpu.doctor.cluster.cluster_diagnosis import diagnose
+from podgpu.doctor.cluster.object_fetcher import ObjectFetcher
 from tests.podgpu.doctor.cluster.objects import Raw, daemonset, node, pod, raw
 from tests.podgpu.doctor.support import free_port, is_bad, of, verdicts
 from tests.support.kube import ApiServer, Collection
@@ -177,7 +177,7 @@ async def test_pages_that_were_fetched_are_kept_when_a_later_one_fails(
     row: tuple[list[Any], list[str] | None, str, str],
 ) -> None:
     script, names, observed, fix = row
-    fetcher = Fetcher(ScriptedApi({NODES: script}))  # type: ignore[arg-type]
+    fetcher = ObjectFetcher(ScriptedApi({NODES: script}))  # type: ignore[arg-type]
     found = await fetcher.listed("Node", NODES)
     assert (None if found is None else [each["metadata"]["name"] for each in found]) == names
     assert [each.verdict.value for each in fetcher.findings] == (["warning"] if observed else [])
@@ -191,7 +191,7 @@ async def test_lists_are_fetched_concurrently() -> None:
     scripts: dict[str, list[Any]] = {path: [8.0, listing([])] for path in lists}
     scripts[DAEMONSETS] = [8.0, {"items": [OURS]}]
     begun = asyncio.get_running_loop().time()
-    fetcher = Fetcher(ScriptedApi(scripts))  # type: ignore[arg-type]
+    fetcher = ObjectFetcher(ScriptedApi(scripts))  # type: ignore[arg-type]
     made = await fetcher.cluster("")
     assert asyncio.get_running_loop().time() - begun == pytest.approx(16)
     assert fetcher.findings == []
@@ -204,13 +204,13 @@ async def test_after_an_authentication_or_connection_error_no_more_is_requested(
 ) -> None:
     made = ScriptedApi({DAEMONSETS: [fault]})
     with pytest.raises(ApiError):
-        await Fetcher(made).cluster("")  # type: ignore[arg-type]
+        await ObjectFetcher(made).cluster("")  # type: ignore[arg-type]
     assert made.requested == [(DAEMONSETS, "")]
 
 
 async def test_a_failed_list_of_daemonsets_does_not_prevent_other_lists() -> None:
     made = ScriptedApi({DAEMONSETS: [UNAVAILABLE], NODES: [listing("a")]})
-    fetcher = Fetcher(made)  # type: ignore[arg-type]
+    fetcher = ObjectFetcher(made)  # type: ignore[arg-type]
     cluster = await fetcher.cluster("")
     assert cluster.daemonsets is None
     assert cluster.pods is None

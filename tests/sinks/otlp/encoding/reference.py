@@ -8,8 +8,8 @@ from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, Attribution, Holder, Instant, Snapshot, Value, only_holder
-from sinks.otlp.encoding import attributes, metric_names
-from sinks.otlp.encoding.attributes import Pairs, merged
+from sinks.otlp.encoding import attribute_sets, metric_names
+from sinks.otlp.encoding.attribute_sets import Pairs, merged
 from sinks.otlp.encoding.semconv import INSTRUMENTS, SCHEMA_URL, STATES, Instrument
 from sinks.otlp.encoding.steady_time import WallTimeline
 from tests.sinks.otlp.encoding.support import Identity, Point
@@ -275,7 +275,7 @@ class Reference:
                     INSTRUMENTS["hw.status"],
                     merged(
                         self.device(attribution, typed=True, own=True),
-                        attributes.constant_attributes(attribution.device),
+                        attribute_sets.constant_attributes(attribution.device),
                         [("hw.state", state)],
                     ),
                     int(state == now) if valid else None,
@@ -341,7 +341,7 @@ class Reference:
             if dotted == "share" and value is None:
                 continue
             yield Candidate(
-                attributes.container_attributes(holder.subject, holder.pod, self.node, {}),
+                attribute_sets.container_attributes(holder.subject, holder.pod, self.node, {}),
                 Instrument(
                     f"podgpu.device.holder.{dotted}" if dots else f"podgpu_device_holder_{page}",
                     "gauge",
@@ -358,11 +358,11 @@ class Reference:
     def device(self, attribution: Attribution, typed: bool, own: bool) -> Pairs:
         device = attribution.device
         if self.semconv:
-            return attributes.semconv_attributes(device, typed=typed)
-        return attributes.dcgm_attributes(device, self.style, own=own)
+            return attribute_sets.semconv_attributes(device, typed=typed)
+        return attribute_sets.dcgm_attributes(device, self.style, own=own)
 
     def resource(self, attribution: Attribution) -> Pairs:
         holder = only_holder(attribution.holders) if self.containers else None
         if holder is None:
-            return attributes.node_attributes(self.node, {})
-        return attributes.container_attributes(holder.subject, holder.pod, self.node, {})
+            return attribute_sets.node_attributes(self.node, {})
+        return attribute_sets.container_attributes(holder.subject, holder.pod, self.node, {})

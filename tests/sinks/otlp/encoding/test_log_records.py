@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from pipeline.changes.change_feed import Changes, XidChange
 from pipeline.changes.descriptions import error_id, figures
+from pipeline.changes.unreported_changes import UnreportedChanges, XidChange
 from pipeline.model import NS, Holding, PodInfo, Snapshot, XidError
 from sinks.otlp.options import Names
 from tests.sinks.otlp.encoding.accounts import Scene, container_points
@@ -35,7 +35,7 @@ def encode_events(
 ) -> list[Log]:
     snapshot = snapshot or scene.snapshot()
     scene.encoder.encode(snapshot)
-    changes = Changes(
+    changes = UnreportedChanges(
         tuple(holdings), tuple(XidChange(error, again, error_id(error)) for error in errors)
     )
     return logs(scene.encoder.events.records(snapshot, changes))
@@ -83,7 +83,7 @@ def test_the_record_has_the_resource_of_the_container_metrics(containers: bool) 
     scene.usage = usage(account(gpu(0), used("a", busy=2 * NS, ended=at(3), info=info)))
     snapshot = scene.snapshot()
     metrics = container_points(points(scene.encoder.encode(snapshot)))
-    [log] = logs(scene.encoder.events.records(snapshot, Changes((ONE,))))
+    [log] = logs(scene.encoder.events.records(snapshot, UnreportedChanges((ONE,))))
     assert {tuple(sorted(log.resource.items()))} == {point.resource for point in metrics}
     assert log.resource["container.id"] == "c0ffee"
     assert log.resource["k8s.job.name"] == "fit"

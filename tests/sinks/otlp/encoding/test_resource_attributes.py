@@ -8,7 +8,7 @@ import pytest
 from pipeline.base.version import VERSION
 from pipeline.fields import FieldPlan
 from pipeline.model import Evidence, Holder, PartialRef, PodInfo
-from sinks.otlp.encoding.attributes import container_attributes, node_attributes
+from sinks.otlp.encoding.attribute_sets import container_attributes, node_attributes
 from sinks.otlp.encoding.encoder import Encoder
 from tests.sinks.otlp.encoding.support import Point, held, named, pods, points
 from tests.support.nodes import START, Node, at, claim, gpu, reading

@@ -1,3 +1,3 @@
 """Set the environment variables that gRPC reads at import, before any test imports it."""
 
-import pipeline.net.grpc_client  # noqa: F401
+import pipeline.net.grpc_library  # noqa: F401

@@ -13,7 +13,7 @@ from aiohttp import web
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from pipeline.delivery.contract import Record
-from pipeline.net.grpc_client import keep_library
+from pipeline.net.grpc_library import keep_library
 from pipeline.net.protobuf_schema import Schema
 
 METHOD: Final = "Export"

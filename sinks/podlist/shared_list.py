@@ -18,7 +18,7 @@ class NoListError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class SharedList:
     """Content of the file.
 
     Attributes:
@@ -35,7 +35,7 @@ class Document:
     named: dict[Names, set[str]] = field(default_factory=dict)
 
 
-def parse_document(data: bytes) -> Document:
+def parse_document(data: bytes) -> SharedList:
     """Parse the content of a file. An empty file is an incomplete list.
 
     Raises:
@@ -68,10 +68,10 @@ def parse_document(data: bytes) -> Document:
         if not _LIST_START.match(text):
             raise NoListError from None
         is_complete = False
-    return Document(tuple(ours), tuple(others), is_complete, named)
+    return SharedList(tuple(ours), tuple(others), is_complete, named)
 
 
-def entries_beside(document: Document, entries: Iterable[Entry]) -> tuple[bytes, ...]:
+def entries_beside(document: SharedList, entries: Iterable[Entry]) -> tuple[bytes, ...]:
     """Return the text of our entries that have to be in the file with the entries of others.
 
     If another's entry for the same container has all devices of an entry, the entry is left out: it

@@ -25,7 +25,7 @@ class XidChange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class UnreportedChanges:
     """Ended holdings and XID errors that have not been reported yet.
 
     Attributes:
@@ -73,14 +73,14 @@ class ChangeTracker:
             state = restart_state[_STATE_KEY] = _initial_state(latest)
         self._state = state
 
-    def update(self, snapshot: Snapshot) -> Changes:
+    def update(self, snapshot: Snapshot) -> UnreportedChanges:
         """Return the changes since the previous snapshot, each one once."""
         holdings, missed = self._holdings(snapshot)
         before = self._state.error
         errors = tuple(self._errors(snapshot.xids))
         new = [one.error.serial for one in errors if not one.is_update]
         missed_errors = new[-1] - before - len(new) if new and before is not None else 0
-        return Changes(holdings, errors, missed, missed_errors)
+        return UnreportedChanges(holdings, errors, missed, missed_errors)
 
     def _holdings(self, snapshot: Snapshot) -> tuple[tuple[Holding, ...], int]:
         state, usage = self._state, snapshot.usage

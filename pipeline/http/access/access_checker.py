@@ -21,7 +21,7 @@ _READ_TIMEOUT: Final = 1.0
 _UNAUTHORIZED: Final = {"WWW-Authenticate": 'Basic realm="podgpu", charset="UTF-8"'}
 
 
-class Access:
+class AccessChecker:
     """Checks clients against a web configuration; made by `open_access`.
 
     A change of the file, or of a file that it names, applies from the next connection or request
@@ -36,7 +36,7 @@ class Access:
         self._reader = reader
         self._log = log
         self._passwords = Passwords()
-        self._bucket = _Bucket(rules)
+        self._bucket = _TokenBucket(rules)
         self._reload_task: asyncio.Task[None] | None = None
         self._reload_started = self._next_reload = asyncio.get_running_loop().time()
         self._last_error = self._logged = ""
@@ -72,7 +72,7 @@ class Access:
     def _on_success(self, rules: Rules | None) -> None:
         if rules is not None:
             if rules.limit != self.rules.limit:
-                self._bucket = _Bucket(rules)
+                self._bucket = _TokenBucket(rules)
             warned, self.rules = self.rules.warnings, rules
             self._log.info("%s: the new configuration is in force", self._reader.path)
             if rules.warnings != warned:
@@ -126,7 +126,9 @@ class Access:
         self._passwords.close()
 
 
-async def open_access(path: Path, log: logging.Logger, setting: str = "http.web_config") -> Access:
+async def open_access(
+    path: Path, log: logging.Logger, setting: str = "http.web_config"
+) -> AccessChecker:
     """Read a web configuration.
 
     Args:
@@ -142,7 +144,7 @@ async def open_access(path: Path, log: logging.Logger, setting: str = "http.web_
         rules = await asyncio.to_thread(reader.reload)
     except ConfigError as error:
         raise PermanentError(f"{setting}: {error}") from error
-    return Access(reader, rules or Rules(), log)
+    return AccessChecker(reader, rules or Rules(), log)
 
 
 def credentials(header: str) -> tuple[bytes, bytes] | None:
@@ -157,7 +159,7 @@ def credentials(header: str) -> tuple[bytes, bytes] | None:
     return (user, password) if colon else None
 
 
-class _Bucket:
+class _TokenBucket:
     """A token bucket of requests: up to `burst`, and one more each interval."""
 
     def __init__(self, rules: Rules) -> None:

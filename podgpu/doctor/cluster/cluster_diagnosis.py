@@ -10,7 +10,7 @@ from pipeline.diagnostics.check_runner import Examination, Work, run
 from pipeline.diagnostics.context import OpenSession
 from pipeline.kube.json_access import as_dict, as_text
 from podgpu.doctor.cluster import daemonset_checks, extender_checks, monitor_checks, node_gpus
-from podgpu.doctor.cluster.object_fetcher import SERVER, Fetcher
+from podgpu.doctor.cluster.object_fetcher import SERVER, ObjectFetcher
 from podgpu.doctor.cluster.objects import Cluster, Raw, display_name, exporter_kind, first_few
 
 SECONDS: Final = 360.0
@@ -42,7 +42,7 @@ async def _diagnose(kube: OpenSession, kubeconfig: Path | None, namespace: str) 
     place = str(kubeconfig or "the pod's service account")
     try:
         async with kube(kubeconfig) as api:
-            fetcher = Fetcher(api)
+            fetcher = ObjectFetcher(api)
             cluster = await fetcher.cluster(namespace)
             checks: dict[str, Work] = {
                 "DaemonSets": partial(daemonset_checks.check_daemonsets, cluster),

@@ -68,7 +68,7 @@ def _head(window: UsageWindow) -> dict[str, Any]:
     }
 
 
-def document(report: Report) -> dict[str, Any]:
+def report_document(report: Report) -> dict[str, Any]:
     """Return the report as a JSON document. docs/reports.md describes its keys."""
     window, prices = report.window, report.prices
     fields = report.by.fields

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Final
 
 from pipeline.model import NS, Instant
-from sinks.events.xid_errors import EventSubject, PodError
+from sinks.events.affected_pods import EventSubject, PodError
 
 MAX_ENTRIES: Final = 1024
 """Maximum number of entries. An entry is a pod, a device and a code."""

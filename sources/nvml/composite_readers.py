@@ -9,15 +9,15 @@ from pipeline.model import Instant
 from sources.nvml import codes, library
 from sources.nvml.event_counts import REASONS
 from sources.nvml.library import Handle, Library
-from sources.nvml.targets import (
+from sources.nvml.reader_parts import (
     COUNT,
     MILLIWATTS,
     NONE32,
     NONE64,
+    FieldOutput,
     GpuReadings,
-    Output,
     Reader,
-    Target,
+    ReadTarget,
     combined,
     reader,
 )
@@ -110,7 +110,7 @@ _CELSIUS: Final = 250
 _FAN: Final = 250  # percent; a fan may exceed its rated speed
 
 
-def utilization(target: Target) -> Reader:
+def utilization(target: ReadTarget) -> Reader:
     """Create a reader of GPU and memory utilisation in percent."""
     box = library.Utilization()
     call = target.bind("nvmlDeviceGetUtilizationRates", ctypes.byref(box))
@@ -122,7 +122,7 @@ def utilization(target: Target) -> Reader:
     return reader(call, *parts)
 
 
-def memory(target: Target) -> Reader:
+def memory(target: ReadTarget) -> Reader:
     """Create a reader of device memory; uses version 1, without `reserved`, if 2 is missing."""
     unknown = {codes.FUNCTION_NOT_FOUND, codes.ARGUMENT_VERSION_MISMATCH, codes.NOT_SUPPORTED}
     box = library.memory_box(2)
@@ -165,7 +165,7 @@ def memory_total(nvml: Library, handle: Handle) -> int | None:
     return int(box.total) if code == codes.OK and 0 < box.total < NONE64 else None
 
 
-def throttling(target: Target) -> Reader:
+def throttling(target: ReadTarget) -> Reader:
     """Create a reader of the reasons for lower clocks: the mask, and each supported reason."""
     supported = ctypes.c_ulonglong()
     names = (
@@ -178,10 +178,10 @@ def throttling(target: Target) -> Reader:
     events = target.wanted.clock_events
     masks, active, counted = CLOCK_FIELDS
     mask_output = target.output(masks, NONE64 - 1)
-    reasons: list[tuple[int, Output]] = []
+    reasons: list[tuple[int, FieldOutput]] = []
     if target.wants(active):
         reasons = [(bit, target.output(active, 1, 1, (("reason", REASONS[bit]),))) for bit in bits]
-    counts: list[tuple[int, Output]] = []
+    counts: list[tuple[int, FieldOutput]] = []
     if target.wants(counted):
         counts = [(bit, target.output(counted, COUNT, 1, events.attrs[bit])) for bit in bits]
     box = ctypes.c_ulonglong()
@@ -206,7 +206,7 @@ def throttling(target: Target) -> Reader:
     return read
 
 
-def remapped_rows(target: Target) -> Reader:
+def remapped_rows(target: ReadTarget) -> Reader:
     """Create a reader of the remapped memory rows, and of pending and failed remappings."""
     boxes = [ctypes.c_uint() for _ in ROW_LIMITS]
     call = target.bind("nvmlDeviceGetRemappedRows", *map(ctypes.byref, boxes))
@@ -218,7 +218,7 @@ def remapped_rows(target: Target) -> Reader:
     return reader(call, *parts)
 
 
-def threshold(target: Target, field: str) -> Reader:
+def threshold(target: ReadTarget, field: str) -> Reader:
     """Create a reader of a temperature limit; calls once, since it takes 2 ms and is constant."""
     box, which = ctypes.c_uint(), ctypes.c_int(THRESHOLDS[field])
     call = target.bind("nvmlDeviceGetTemperatureThreshold", which, ctypes.byref(box))
@@ -236,7 +236,7 @@ def threshold(target: Target, field: str) -> Reader:
     return read
 
 
-def fans(target: Target, field: str) -> Reader:
+def fans(target: ReadTarget, field: str) -> Reader:
     """Create a reader of the speed of the fastest fan."""
     code, count = target.nvml.number("nvmlDeviceGetNumFans", target.handle)
     codes.check(code)
@@ -267,7 +267,7 @@ def fans(target: Target, field: str) -> Reader:
     return read
 
 
-def licence(target: Target, field: str) -> Reader:
+def licence(target: ReadTarget, field: str) -> Reader:
     """Create a reader of the vGPU licence: 1 if active, also 0 if the GPU needs none."""
     box = library.Licence()
     call = target.bind("nvmlDeviceGetGridLicensableFeatures_v4", ctypes.byref(box))
@@ -284,7 +284,7 @@ def licence(target: Target, field: str) -> Reader:
     return read
 
 
-def batch(target: Target, items: Sequence[FieldValueRequest]) -> Reader:
+def batch(target: ReadTarget, items: Sequence[FieldValueRequest]) -> Reader:
     """Create a reader of several field values; a failure of one does not affect the others."""
     values = library.field_values(*((item.number, item.scope) for item in items))
     call = target.bind("nvmlDeviceGetFieldValues", ctypes.c_int(len(items)), values)

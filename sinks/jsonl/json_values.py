@@ -67,7 +67,7 @@ def device_object(device: Device) -> dict[str, Any]:
     return result
 
 
-def container(subject: PartialRef, pod: PodInfo | None) -> dict[str, Any]:
+def container_object(subject: PartialRef, pod: PodInfo | None) -> dict[str, Any]:
     """Return the known properties of a container and its pod."""
     known = {
         "namespace": subject.namespace,
@@ -77,11 +77,11 @@ def container(subject: PartialRef, pod: PodInfo | None) -> dict[str, Any]:
     }
     result: dict[str, Any] = {name: text for name, text in known.items() if text}
     if pod is not None:
-        result |= _pod(pod)
+        result |= _pod_object(pod)
     return result
 
 
-def _pod(pod: PodInfo) -> dict[str, Any]:
+def _pod_object(pod: PodInfo) -> dict[str, Any]:
     owner = {"kind": pod.owner_kind, "name": pod.owner_name} if pod.owner_kind else None
     known = {
         "phase": pod.phase,

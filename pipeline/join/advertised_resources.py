@@ -11,7 +11,7 @@ _MIG: Final = re.compile(r"/mig-([^/]+?)(?:\.shared)?$")
 _GPU: Final = re.compile(r"/[^/]*gpu(?:\.shared)?$")
 
 
-class ResourceTable:
+class AdvertisedResources:
     """The extended resources that the kubelet advertises, by source.
 
     A resource that was advertised once is shown until its source is removed: when a device plugin

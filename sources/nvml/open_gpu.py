@@ -10,17 +10,17 @@ from typing import Final
 
 from pipeline.model import Device
 from sources.nvml import codes, read_plan, sample_statistics
+from sources.nvml.composite_readers import MEMORY_FIELDS, memory
 from sources.nvml.counters import pcie_counters
 from sources.nvml.gpm import Profiling
 from sources.nvml.mig_instances import MigInstances
 from sources.nvml.nvlink import Peers
-from sources.nvml.readers import MEMORY_FIELDS, memory
-from sources.nvml.targets import GpuReadings, ReadingRequest, Target
+from sources.nvml.reader_parts import GpuReadings, ReadingRequest, ReadTarget
 
 _REVIVE_EVERY: Final = 10  # slow rounds
 
 
-class Gpu:
+class OpenGpu:
     """A GPU that has a handle.
 
     It shares no buffers with other GPUs, since a thread may hang in it while another thread reads
@@ -36,7 +36,7 @@ class Gpu:
         mig: the MIG instances, for a step of this GPU; None if MIG mode is off.
     """
 
-    def __init__(self, target: Target, device: Device, peers: Peers) -> None:
+    def __init__(self, target: ReadTarget, device: Device, peers: Peers) -> None:
         self.device = device
         self.handle = target.handle
         self.up = True

@@ -8,13 +8,13 @@ from typing import Final
 from pipeline.base.errors import TransientError
 from pipeline.component.contracts import SourceContext
 from pipeline.model import NS, ProcessesSampled
-from sources.nvml.gpu import Gpu
+from sources.nvml.gpu_usage_sampler import GpuSample, GpuUsageSampler
 from sources.nvml.inventory import Inventory
+from sources.nvml.open_gpu import OpenGpu
 from sources.nvml.options import Options
 from sources.nvml.process_owners import ProcessLookup
 from sources.nvml.restart_state import NvmlState
 from sources.nvml.sample_owners import pids, to_device_use
-from sources.nvml.usage_sample import GpuSample, GpuUsageSampler
 from sources.nvml.worker_pool import Job, Step
 
 VALIDITY_INTERVALS: Final = 3  # intervals for which a usage sample is valid
@@ -23,7 +23,7 @@ _LOOKUP_TIMEOUT: Final = 1.0
 """Seconds that looking up processes may take: more than it ever needs, unless it hangs."""
 
 
-class UsageSampler:
+class UsageScheduler:
     """Samples all GPUs at each interval, and a GPU immediately when its holder changes.
 
     Args:
@@ -51,7 +51,7 @@ class UsageSampler:
         self._announce = announce
         self._count = count
         self._interval_ns = round(options.usage_interval * NS)
-        self._samplers: dict[Gpu, GpuUsageSampler] = {}
+        self._samplers: dict[OpenGpu, GpuUsageSampler] = {}
         # Samples must be emitted in the order in which they are taken.
         self._order_lock = asyncio.Lock()
         self._running_job: Job[GpuSample] | None = None
@@ -75,7 +75,7 @@ class UsageSampler:
         finally:
             self._state.process_lookup.thread.stop()
 
-    async def sample_now(self, gpus: Iterable[Gpu]) -> None:
+    async def sample_now(self, gpus: Iterable[OpenGpu]) -> None:
         """Sample some GPUs now, so that a short pod has a sample at its start and at its end.
 
         Raises:
@@ -85,7 +85,7 @@ class UsageSampler:
             self._state.workers.prioritize(self._running_job)
         await self._sample(gpus, urgent=True)
 
-    async def _sample(self, gpus: Iterable[Gpu], *, urgent: bool) -> None:
+    async def _sample(self, gpus: Iterable[OpenGpu], *, urgent: bool) -> None:
         async with self._order_lock:
             steps = (Step(one.gpu.uuid, one.sample) for one in self._samplers_of(gpus))
             job: Job[GpuSample] = Job(steps, urgent=urgent, idle=not urgent)
@@ -100,7 +100,7 @@ class UsageSampler:
                 self._running_job = None
             await self._emit(job.take())
 
-    def _samplers_of(self, gpus: Iterable[Gpu]) -> list[GpuUsageSampler]:
+    def _samplers_of(self, gpus: Iterable[OpenGpu]) -> list[GpuUsageSampler]:
         """Return the samplers of the GPUs; after a hang, a sampler starts from zero."""
         nvml, now = self._state.nvml, self._ctx.clock.now
         processes_hidden = bool(self._state.process_lookup.hidden_reason)

@@ -104,7 +104,7 @@ class ReadingRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class FieldOutput:
     """Converts the numbers of one field to readings.
 
     Attributes:
@@ -148,7 +148,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ReadTarget:
     """A device, what to read of it, and the clock."""
 
     nvml: Library
@@ -165,11 +165,11 @@ class Target:
         """Return a call that has the handle as its first argument."""
         return self.nvml.bind(names, self.handle, *args)
 
-    def output(self, name: str, max_value: int, divisor: int = 1, attrs: Attrs = ()) -> Output:
+    def output(self, name: str, max_value: int, divisor: int = 1, attrs: Attrs = ()) -> FieldOutput:
         """Create the output of a field of this device."""
         wanted = self.wanted
         valid_ns = wanted.slow_valid_ns if name in SLOW else wanted.fast_valid_ns
-        return Output(self.uuid, name, valid_ns, max_value, divisor, attrs)
+        return FieldOutput(self.uuid, name, valid_ns, max_value, divisor, attrs)
 
 
 class GrowingArray:
@@ -208,7 +208,7 @@ class GrowingArray:
         return list(self._array[: self.count])
 
 
-def reader(call: Call, *parts: tuple[object, str, Output]) -> Reader:
+def reader(call: Call, *parts: tuple[object, str, FieldOutput]) -> Reader:
     """Create a reader of the numbers that one call returns.
 
     Args:

@@ -9,7 +9,7 @@ TIMEOUT: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestedResource:
     """The resource that a path names.
 
     Attributes:
@@ -26,7 +26,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """A request; it can be sent more than once.
 
     Attributes:
@@ -50,7 +50,7 @@ class Request:
         return {"Content-Type": f"application/{kind}"}
 
     @property
-    def target(self) -> Target:
+    def target(self) -> RequestedResource:
         """The resource that the path names: `/api/v1/...` or `/apis/GROUP/VERSION/...`."""
         root, *parts = self.path.strip("/").split("/")
         group = parts.pop(0) if root == "apis" and parts else ""
@@ -60,7 +60,7 @@ class Request:
             namespace = parts[1]
             del parts[:2]
         resource, name = (*parts, "", "")[:2]
-        return Target(group, resource, namespace, name)
+        return RequestedResource(group, resource, namespace, name)
 
     @property
     def verb(self) -> str:

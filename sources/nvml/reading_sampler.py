@@ -16,10 +16,10 @@ from sources.nvml.inventory import Inventory
 from sources.nvml.nvlink import RATES, TOTALS
 from sources.nvml.options import Options
 from sources.nvml.read_plan import FORCED
+from sources.nvml.reader_parts import GpuReadings, ReadingRequest
 from sources.nvml.restart_state import NvmlState
-from sources.nvml.targets import GpuReadings, ReadingRequest
 from sources.nvml.topology_poller import TopologyPoller
-from sources.nvml.usage_sampler import UsageSampler
+from sources.nvml.usage_scheduler import UsageScheduler
 from sources.nvml.worker_pool import Job, Step
 from sources.nvml.xid_watch import XidEvent, XidWatch
 
@@ -33,7 +33,7 @@ BETWEEN: Final = frozenset({*METRICS, *TOTALS, *RATES})
 """Fields whose values cover the time between two rounds."""
 
 
-class Sampler:
+class ReadingSampler:
     """Samples until it is cancelled or the driver goes away.
 
     Args:
@@ -58,9 +58,9 @@ class Sampler:
         self._wanted = ReadingRequest.of(ctx.plan, options, counted, state.pcie_totals)
         self._inventory = Inventory(state.nvml, self._wanted, ctx.clock.now, state.by_index)
         self._topology_poller = TopologyPoller(ctx, state, self._inventory, sysfs_root)
-        self._usage_sampler: UsageSampler | None = None
+        self._usage_sampler: UsageScheduler | None = None
         if options.usage and options.processes:
-            self._usage_sampler = UsageSampler(
+            self._usage_sampler = UsageScheduler(
                 ctx, options, state, self._inventory, self._announce, count=self._add_errors
             )
         self._announced: tuple[Device, ...] | None = None

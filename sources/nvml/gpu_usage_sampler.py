@@ -7,15 +7,15 @@ from typing import Final
 
 from pipeline.model import DeviceUse, GpuProcess, Instant
 from sources.nvml import codes
+from sources.nvml.composite_readers import MEMORY_FIELDS
 from sources.nvml.counters import ENERGY, Energy
 from sources.nvml.gpm import Profiling
-from sources.nvml.gpu import Gpu
 from sources.nvml.library import Library, address
 from sources.nvml.mig_instances import MigInstance, MigInstances
+from sources.nvml.open_gpu import OpenGpu
 from sources.nvml.process_utilization import ProcessBusyTime, Utilization
 from sources.nvml.read_plan import Plan, shared
-from sources.nvml.readers import MEMORY_FIELDS
-from sources.nvml.targets import GpuReadings, Reader, ReadingRequest, Target
+from sources.nvml.reader_parts import GpuReadings, Reader, ReadingRequest, ReadTarget
 
 BUSY: Final = "graphics_engine_active_ratio"
 """The GPM field that shows how long a MIG instance was busy."""
@@ -106,11 +106,11 @@ class GpuUsageSampler:
             them does not show how busy the GPU was.
     """
 
-    def __init__(self, nvml: Library, gpu: Gpu, now: Callable[[], Instant]) -> None:
+    def __init__(self, nvml: Library, gpu: OpenGpu, now: Callable[[], Instant]) -> None:
         self.gpu = gpu
         self.was_down = self.processes_hidden = False
         self._now = now
-        self._target = Target(nvml, gpu.handle, gpu.uuid, _WANTED, now)
+        self._target = ReadTarget(nvml, gpu.handle, gpu.uuid, _WANTED, now)
         self._utilization = Utilization(nvml, gpu.handle)
         # The slow tier has the readers that a GPU with MIG mode on lacks; both tiers always run.
         plan = Plan([])

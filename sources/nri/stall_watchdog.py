@@ -32,7 +32,7 @@ _EXIT_SECONDS: Final = 2.0
 """Seconds for writing the reason; writing to stderr may block, too."""
 
 
-class Watchdog:
+class StallWatchdog:
     """A thread that monitors a connection; a context manager to be entered in the event loop.
 
     Args:

@@ -17,7 +17,7 @@ Take: TypeAlias = Callable[[FieldPlan, bool], Awaitable[None]]
 """Applies a plan; True if a user requested the read, and so expects a log message."""
 
 
-class CountersKeeper:
+class CountersFollower:
     """Reads and follows the list of one `counters` setting.
 
     Args:
