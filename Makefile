@@ -4,12 +4,15 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run demo test lint format protos bench soak peers e2e lock clean
+# Without files of bytecode, each process of pytest compiles all tests again.
+export PYTHONDONTWRITEBYTECODE =
+
+.PHONY: help run demo test test-fast lint format protos bench soak peers e2e lock clean
 
 help:
 	@echo "make run    read this machine's GPUs; without a GPU, play a recording"
-	@echo "make test   run all tests that need no GPU, no root and no network"
-	@echo "make lint   check style, types and import contracts"
+	@echo "make test   run all tests that need no GPU, no root and no network; test-fast: the quick ones"
+	@echo "make lint   check style, types, import contracts and words"
 	@echo "make bench  measure speed, as ratios to named baselines"
 	@echo "make soak   inject faults at random times; MINUTES=30; SEED= repeats a run"
 	@echo "make e2e    test with a real Prometheus, Collector and Kubernetes (Debian, root, Go)"
@@ -37,7 +40,11 @@ demo: $(VENV)/.run
 	@exec $(BIN)/podgpu demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -X dev -m pytest -n 4 --dist worksteal
+	$(BIN)/python -m pytest -n 4 --dist worksteal
+
+# Properties with few examples, and no slow test: for the time between two edits.
+test-fast: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow" --hypothesis-profile=fast
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -66,8 +73,12 @@ soak: $(VENV)/.dev
 peers: $(VENV)/.dev
 	$(BIN)/python -m tests.e2e.peers
 
+# Two processes at a time: the tests of the cluster, and all others, whose output is shown at the end.
+E2E = $(BIN)/python -m pytest tests/e2e -v --durations=15 --override-ini=addopts= --import-mode=importlib -p no:cacheprovider
 e2e: peers
-	$(BIN)/python -m pytest tests/e2e -v --override-ini=addopts= --import-mode=importlib -p no:cacheprovider
+	@$(E2E) -m "not cluster" > build/e2e/others.txt 2>&1 & others=$$!; \
+	$(E2E) -m cluster; cluster=$$?; \
+	wait $$others; others=$$?; cat build/e2e/others.txt; exit $$((cluster | others))
 
 # constraints.txt pins the packages of developers and CI. requirements.txt and
 # image/build-requirements.txt pin those of the image, with hashes.

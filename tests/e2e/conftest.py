@@ -45,19 +45,17 @@ _BUILT_FOR: Mapping[str, Callable[[], object]] = {
 """Functions that build the programs of fixtures."""
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give these tests a longer timeout than unit tests: the first one downloads a package.
 
-    The tests of the cluster run in one process, because a machine has one cluster at a time. Tests
-    of other modules run in another process in the meantime.
+    A machine has one cluster at a time. Its tests get a mark, so that `make e2e` can run them in
+    one process, and all others in another one in the meantime.
     """
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.timeout(180))
-            used = getattr(item, "fixturenames", ())
-            group = "cluster" if "cluster" in used else item.path.stem
-            item.add_marker(pytest.mark.xdist_group(group))
+            if "cluster" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.cluster)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
