@@ -183,9 +183,11 @@ class Server(web.Server):
         try:
             if access is not None:
                 handler.context = (await access.current()).context
+            # From now on only asyncio closes the socket, when the event loop no longer watches it.
+            own = socket.socket(accepted.family, accepted.type, accepted.proto, accepted.detach())
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: handler,
-                accepted,
+                own,
                 ssl=handler.context,
                 **self._tls_timeouts if handler.context is not None else {},
             )
@@ -195,7 +197,7 @@ class Server(web.Server):
             raise error.with_traceback(None)  # noqa: B904
         finally:
             if handler.transport is None:
-                self.remove(client)
+                handler.connection_lost(None)
 
     def remove(self, client: ClientConnection) -> None:
         """Stop counting a connection."""
