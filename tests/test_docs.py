@@ -19,6 +19,20 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+MODULE = re.compile(r"`([\w/]+\.py)`")
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_the_modules_that_a_page_for_developers_names_exist(name: str) -> None:
+    """A page may omit the folder of a module."""
+    tops = ("config", "deploy", "pipeline", "podgpu", "sinks", "sources", "tests")
+    modules = [f"/{path.relative_to(ROOT)}" for top in tops for path in (ROOT / top).rglob("*.py")]
+    named = MODULE.findall((ROOT / name).read_text(encoding="utf-8"))
+    assert named
+    assert [one for one in named if not any(path.endswith(f"/{one}") for path in modules)] == []
 
 
 def blocks() -> list[tuple[str, str]]:
@@ -47,9 +61,11 @@ def test_every_yaml_block_is_a_valid_configuration(place: str, block: str) -> No
 @pytest.mark.parametrize("entry", KINDS, ids=":".join)
 def test_every_kind_has_a_page_that_names_all_its_options(entry: tuple[str, str]) -> None:
     role, kind = entry
-    page = (ROOT / "docs" / f"{role}s" / f"{kind}.md").read_text(encoding="utf-8")
+    path = ROOT / "docs" / f"{role}s" / f"{kind}.md"
+    assert path.exists(), path
+    page = path.read_text(encoding="utf-8")
     for option in describe(RegisteredKinds().options(role, kind)):
-        assert f"`{option.name}`" in page, option.name
+        assert f"`{option.name}`" in page, f"{path} does not name the option `{option.name}`"
 
 
 def test_the_page_of_fields_names_all_fields() -> None:
@@ -93,6 +109,7 @@ def test_the_shipped_configurations_are_valid(name: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_existing_files(page: Path) -> None:
-    for target in LINK.findall(page.read_text(encoding="utf-8")):
+    """Text in code is an example of another page."""
+    for target in LINK.findall(CODE.sub("", page.read_text(encoding="utf-8"))):
         if "://" not in target:
             assert (page.parent / target).exists(), target

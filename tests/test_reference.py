@@ -99,8 +99,9 @@ def test_a_row_shows_type_bounds_and_default(
 @pytest.mark.parametrize("entry", KINDS, ids=":".join)
 def test_the_page_of_each_kind_links_to_its_options(entry: tuple[str, str]) -> None:
     role, kind = entry
-    text = (ROOT / "docs" / f"{role}s" / f"{kind}.md").read_text(encoding="utf-8")
-    assert f"(../reference.md#{anchor(role, kind)})" in text
+    path = ROOT / "docs" / f"{role}s" / f"{kind}.md"
+    link = f"(../reference.md#{anchor(role, kind)})"
+    assert link in path.read_text(encoding="utf-8"), f"{path} does not link to {link}"
     assert f"### {role} {kind}\n" in page()
 
 

@@ -16,12 +16,13 @@ from tests.deploy.manifests import Manifests, documented, ordered
 from tests.deploy.places import DOCS, PLAIN, ROOT
 from tests.e2e.documented import objects
 
-PAGE = (DOCS / "security.md").read_text(encoding="utf-8")
+PAGE = DOCS / "security.md"
 
 
 def table(heading: str) -> list[list[str]]:
     """Return the rows of the table below a heading, without its head row."""
-    part = PAGE.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    page = PAGE.read_text(encoding="utf-8")
+    part = page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     rows = [line for line in part.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
 
@@ -37,10 +38,22 @@ def kinds(role: str) -> dict[str, list[str]]:
     return found
 
 
+FIRST = {"source": "what it reads, and how", "sink": "what it writes, and where"}
+OTHERS = "user | API server | network | if compromised | how to remove it"
+
+
 def access(role: str, kind: str) -> list[str]:
     """Return the row of a kind's own page, with links as they are in `docs/`."""
-    page = (DOCS / f"{role}s" / f"{kind}.md").read_text(encoding="utf-8")
-    row = page.split("\n## Access\n", 1)[1].splitlines()[5]
+    path = DOCS / f"{role}s" / f"{kind}.md"
+    _, found, section = path.read_text(encoding="utf-8").partition("\n## Access\n")
+    assert found, f"{path} has no section '## Access'"
+    sentence = f"This row is repeated in [security](../security.md#{role}s)."
+    assert sentence in section.splitlines(), f"{path}: the section Access lacks: {sentence}"
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    head = [f"| {FIRST[role]} | {OTHERS} |", "|---|---|---|---|---|---|"]
+    assert rows[:2] == head, f"{path}: the table of Access must begin with:\n" + "\n".join(head)
+    assert len(rows) == 3, f"{path}: the table of Access must have exactly one row"
+    row = rows[2]
 
     def link(found: re.Match[str]) -> str:
         target = found[1]
@@ -53,36 +66,42 @@ def access(role: str, kind: str) -> list[str]:
     return [cell.strip() for cell in re.sub(r"\]\(([^)]+)\)", link, row).strip("|").split("|")]
 
 
-ROWS = {(role, kind): cells for role in ("source", "sink") for kind, cells in kinds(role).items()}
 WHAT, _USER, API, NETWORK, TAKEN_OVER, TAKEN_AWAY = range(6)
 
 
-@pytest.mark.parametrize("role", ["source", "sink"])
-def test_the_tables_are_those_of_the_pages(role: Role) -> None:
-    """`PODGPU_WRITE_GOLDEN=1` writes them, in the order of the registry."""
-    rows = [
-        f"| [{kind}]({role}s/{kind}.md) | {' | '.join(access(role, kind))} |"
+def rows() -> dict[tuple[str, str], list[str]]:
+    """Return the row of each kind, as the page has it now."""
+    return {(role, kind): row for role in ("source", "sink") for kind, row in kinds(role).items()}
+
+
+def with_rows_of_the_pages(page: str, role: Role) -> str:
+    """Return the page with the table of a role that the pages of its kinds result in."""
+    text = "".join(
+        f"| [{kind}]({role}s/{kind}.md) | {' | '.join(access(role, kind))} |\n"
         for of, kind in KINDS
         if of == role
-    ]
+    )
     part = re.compile(rf"(\n## {role.capitalize()}s\n.*?\n\|---[^\n]*\n)((?:\|[^\n]*\n)+)", re.S)
-    found = part.search(PAGE)
-    assert found is not None
-    text = "\n".join(rows) + "\n"
+    assert part.search(page)
+    return part.sub(lambda one: one[1] + text, page)
+
+
+def test_the_tables_are_those_of_the_pages() -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes them, in the order of the registry."""
+    page = PAGE.read_text(encoding="utf-8")
+    expected = with_rows_of_the_pages(with_rows_of_the_pages(page, "source"), "sink")
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
-        path = DOCS / "security.md"
-        page = path.read_text(encoding="utf-8")
-        path.write_text(part.sub(lambda one: one[1] + text, page), encoding="utf-8")
-    assert found[2] == text
+        PAGE.write_text(expected, encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == expected
 
 
 def test_there_is_one_row_for_each_kind() -> None:
-    assert sorted(ROWS) == sorted(KINDS)
+    assert sorted(rows()) == sorted(KINDS)
 
 
 @pytest.mark.parametrize("entry", KINDS, ids=":".join)
 def test_all_cells_of_a_row_are_filled(entry: tuple[str, str]) -> None:
-    cells = ROWS[entry]
+    cells = rows()[entry]
     assert len(cells) == 6
     assert all(cells)
 
@@ -92,28 +111,26 @@ def test_a_kind_with_a_kubeconfig_is_documented_to_use_the_api_server(
     entry: tuple[str, str],
 ) -> None:
     names = {option.name for option in describe(RegisteredKinds().options(*entry))}
-    assert (ROWS[entry][API] != "none") is ("kubeconfig" in names)
-    assert ("API server" in ROWS[entry][NETWORK]) is ("kubeconfig" in names)
-    assert ("in: " in ROWS[entry][NETWORK]) is ("listen" in names)
+    cells = rows()[entry]
+    assert (cells[API] != "none") is ("kubeconfig" in names)
+    assert ("API server" in cells[NETWORK]) is ("kubeconfig" in names)
+    assert ("in: " in cells[NETWORK]) is ("listen" in names)
 
 
-def places(options: type[msgspec.Struct]) -> set[str]:
-    """Return the folders of the host that options name by default."""
-    found = set()
+def paths(options: type[msgspec.Struct]) -> list[Path]:
+    """Return the paths of the host that options name by default."""
+    found: list[object] = []
     for field in msgspec.structs.fields(options):
-        values = field.default if isinstance(field.default, tuple) else (field.default,)
-        found |= {
-            str(value if value.is_dir() else value.parent)
-            for value in values
-            if isinstance(value, Path)
-        }
-    return found
+        found += field.default if isinstance(field.default, tuple) else (field.default,)
+    return [value for value in found if isinstance(value, Path)]
 
 
 @pytest.mark.parametrize("entry", KINDS, ids=":".join)
 def test_folders_of_the_host_are_documented(entry: tuple[str, str]) -> None:
-    for place in places(RegisteredKinds().options(*entry)):
-        assert f"`{place}`" in ROWS[entry][WHAT], place
+    """The row names a default path if it is a folder, else the folder that it is in."""
+    what = rows()[entry][WHAT]
+    for path in paths(RegisteredKinds().options(*entry)):
+        assert f"`{path}`" in what or f"`{path.parent}`" in what, path
 
 
 def commands() -> list[str]:

@@ -1,7 +1,8 @@
 """All kinds of source and sink.
 
-A new kind needs a package with a module `kind`, tests, a page in `docs/` and one name here. Other
-code of a kind is imported only when it is used.
+A new kind is a package with a module `kind`, its tests, its page in `docs/`, one name here and one
+row in `docs/troubleshooting.md`; see `docs/adding-a-source.md`. Other code of a kind is imported
+only when it is used.
 """
 
 import importlib

@@ -30,10 +30,16 @@ def source(
     return build_source(kind, options_of("source", kind, tmp_path))
 
 
-async def wait_for_events(ctx: FakeSourceContext, count: int = 1) -> None:
-    """Wait until the source has emitted or relayed at least `count` events."""
+async def wait_for_events(ctx: FakeSourceContext, task: asyncio.Task[None], count: int = 1) -> None:
+    """Wait until the source has emitted or relayed at least `count` events.
+
+    An error that ends the source's task is raised here.
+    """
     async with asyncio.timeout(10):
         while len(ctx.events) + len(ctx.relayed) < count:
+            if task.done():
+                await task
+                pytest.fail(f"run() returned after {len(ctx.events) + len(ctx.relayed)} events")
             await asyncio.sleep(0.01)
 
 
@@ -41,7 +47,7 @@ async def run_until(source: Source, kind: str, count: int = 1) -> FakeSourceCont
     """Run the source until it has emitted `count` events, and stop it."""
     ctx = FakeSourceContext(kind)
     task = asyncio.create_task(source.run(ctx))
-    await wait_for_events(ctx, count)
+    await wait_for_events(ctx, task, count)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -51,7 +57,7 @@ async def run_until(source: Source, kind: str, count: int = 1) -> FakeSourceCont
 async def test_a_source_emits_events_and_stops_within_a_second(source: Source, kind: str) -> None:
     ctx = FakeSourceContext(kind)
     task = asyncio.create_task(source.run(ctx))
-    await wait_for_events(ctx)
+    await wait_for_events(ctx, task)
     started = time.monotonic()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
