@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.exposition.holder_labels import pod_info_line, pod_labels
@@ -18,6 +18,7 @@ from tests.pipeline.exposition.pages import (
     pods_and_resources,
     rendered,
 )
+from tests.support.examples import examples
 from tests.support.nodes import Node, at, claims, gpu, kubelet_claim, mig, reading
 
 UID = "6f1c8a52-7d0e-4f2b-9a40-b7a2f0f6a001"
@@ -51,6 +52,7 @@ PREFIXES = st.sampled_from(["label_", "", "annotation_", "g"])
 PAIRS = st.dictionaries(st.one_of(NAMES, st.sampled_from(sorted(TAKEN))), st.text(max_size=3))
 
 
+@settings(max_examples=examples(50))
 @given(PAIRS, PAIRS, PREFIXES, st.sampled_from(get_args(LabelForm)))
 def test_no_two_labels_have_the_same_name(
     own_labels: dict[str, str], annotations: dict[str, str], prefix: str, form: LabelForm

@@ -3,10 +3,11 @@
 import logging
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.http.allowed_hosts import Hosts
+from tests.support.examples import examples
 
 OWN = ("gpu-7", "node-7.example.net")
 SETTING = "http.allowed_hosts"
@@ -126,6 +127,7 @@ def test_r12_no_text_is_an_error_and_a_refusal_is_one_line(host: str) -> None:
     assert message is None or (message.isprintable() and len(message) < 1000)
 
 
+@settings(max_examples=examples(50))
 @given(st.from_regex(r"[a-z0-9-]{1,6}(\.[a-z0-9-]{1,6}){1,3}\.(com|net|example)", fullmatch=True))
 def test_r12_no_registrable_name_is_allowed_without_a_setting(host: str) -> None:
     if host.partition(".")[0] not in OWN:

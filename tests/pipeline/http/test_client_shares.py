@@ -189,7 +189,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 async def test_connections_and_bytes_are_counted_and_limited(
     steps: list[tuple[str, int, int]],
 ) -> None:

@@ -154,7 +154,7 @@ async def test_the_next_request_is_found_fast_among_20000() -> None:
     st.integers(1, 3),
     st.one_of(st.none(), st.integers(0, 4)),
 )
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 async def test_no_turn_is_lost_or_assigned_twice(
     steps: list[tuple[str, int]], at_once: int, waiting: int | None
 ) -> None:

@@ -3,12 +3,13 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.errors import ApiError
 from pipeline.kube.api_errors import is_admission_denial, response_error, status_error
 from pipeline.kube.api_request import ApiRequest, RequestedResource
+from tests.support.examples import examples
 from tests.support.kube import status
 
 PODS = "/api/v1/pods"
@@ -219,6 +220,7 @@ def test_the_retry_delay_is_read_from_the_header_or_the_status(
     assert error.retry_after == seconds
 
 
+@settings(max_examples=examples(50))
 @given(
     st.dictionaries(
         st.sampled_from(["code", "reason", "message", "details"]),

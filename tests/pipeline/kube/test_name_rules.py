@@ -1,10 +1,11 @@
 """Which annotation keys and node names Kubernetes accepts."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.kube.name_rules import is_subdomain, key_problem
+from tests.support.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,7 @@ def test_an_invalid_key_is_refused_with_the_reason(key: str, expected: str) -> N
     assert expected in key_problem(key)
 
 
+@settings(max_examples=examples(50))
 @given(
     st.from_regex(r"\A(?:[a-z0-9]{1,3}(?:-[a-z0-9]{1,3})?\.){1,3}test\Z"),
     st.from_regex(r"\A[A-Za-z0-9][-A-Za-z0-9_.]{0,9}[A-Za-z0-9]\Z"),

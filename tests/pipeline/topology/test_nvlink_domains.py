@@ -1,6 +1,6 @@
 """NVLink domains: GPUs that reach each other directly, over switches or in a fabric."""
 
-from hypothesis import given
+from hypothesis import given, settings
 
 from pipeline.model import TopologyRead
 from pipeline.topology.tree_builder import build
@@ -16,6 +16,7 @@ from tests.pipeline.topology.layouts import (
     read,
     reads,
 )
+from tests.support.examples import examples
 
 
 def domains_of(answers: TopologyRead) -> list[tuple[str, int, str]]:
@@ -79,6 +80,7 @@ def test_gpus_with_an_unknown_number_of_links_are_in_a_domain() -> None:
     assert topology.links[0, 1].nvlinks is None
 
 
+@settings(max_examples=examples(50))
 @given(reads(at_most=10))
 def test_domains_are_disjoint_and_split_no_usable_link(answers: TopologyRead) -> None:
     topology = build(answers)

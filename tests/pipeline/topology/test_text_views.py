@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.model import Attribution, Evidence, Holder, Level, PartialRef, TopologyRead
@@ -31,6 +31,7 @@ from tests.pipeline.topology.layouts import (
     read,
     reads,
 )
+from tests.support.examples import examples
 from tests.support.nodes import START, gpu, mig, uuid_of
 
 
@@ -210,6 +211,7 @@ def test_a_document_of_sixty_four_gpus_fits_into_an_annotation() -> None:
     assert len(text) < 40_000
 
 
+@settings(max_examples=examples(50))
 @given(reads(), st.integers(0, 255))
 def test_a_restored_document_is_the_same_topology_with_the_same_choice(
     answers: TopologyRead, free: int

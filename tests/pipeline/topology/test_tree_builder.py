@@ -5,7 +5,7 @@ import random
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.model import Level, TopologyCard, TopologyPair, TopologyRead
@@ -25,6 +25,7 @@ from tests.pipeline.topology.layouts import (
     read,
     reads,
 )
+from tests.support.examples import examples
 
 
 def lowest(topology: Topology, mask: int) -> Node:
@@ -50,6 +51,7 @@ def below(node: Node) -> list[Node]:
     return [node, *(found for child in node.branches for found in below(child))]
 
 
+@settings(max_examples=examples(50))
 @given(reads(at_most=8) | reads(at_most=14, sparse=True))
 def test_every_level_has_every_gpu_once_and_is_nested_in_the_next(answers: TopologyRead) -> None:
     topology = build(answers)
@@ -67,6 +69,7 @@ def test_every_level_has_every_gpu_once_and_is_nested_in_the_next(answers: Topol
     assert len(topology.levels[SYS]) == 1
 
 
+@settings(max_examples=examples(50))
 @given(reads(at_most=8) | reads(at_most=14, sparse=True))
 def test_the_lowest_common_node_has_the_reported_or_implied_level(answers: TopologyRead) -> None:
     topology = build(answers)
@@ -83,6 +86,7 @@ def test_the_lowest_common_node_has_the_reported_or_implied_level(answers: Topol
         assert min(both, key=lambda node: node.mask.bit_count()).level == level
 
 
+@settings(max_examples=examples(50))
 @given(reads(at_most=12, sparse=True))
 def test_every_node_of_the_folded_tree_branches_or_is_one_gpu(answers: TopologyRead) -> None:
     root = build(answers).root
@@ -95,6 +99,7 @@ def test_every_node_of_the_folded_tree_branches_or_is_one_gpu(answers: TopologyR
             assert sum(child.mask for child in node.branches) == node.mask
 
 
+@settings(max_examples=examples(50))
 @given(reads(at_most=8, sparse=True))
 def test_pairs_reported_as_more_distant_than_implied_are_contradictions(
     answers: TopologyRead,
@@ -111,6 +116,7 @@ def test_pairs_reported_as_more_distant_than_implied_are_contradictions(
     assert {pair: match and match.groups() for pair, match in found.items()} == expected
 
 
+@settings(max_examples=examples(50))
 @given(reads(), st.randoms(use_true_random=False))
 def test_order_and_direction_of_pairs_do_not_matter(
     answers: TopologyRead, order: random.Random

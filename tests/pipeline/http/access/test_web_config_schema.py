@@ -301,7 +301,7 @@ WORDS = [
         .map("".join),
     )
 )  # fmt: skip
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_text_is_a_web_config_or_a_config_error(text: str | bytes) -> None:
     try:
         found: object = parse_struct(text, WebOptions, origin="web.yml")
