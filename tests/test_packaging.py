@@ -84,6 +84,7 @@ def test_a_module_that_needs_another_one_first_is_found(
     assert message in str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
@@ -136,6 +137,7 @@ def test_modules_of_tests_have_at_most_400_lines() -> None:
     assert {path: lines for path, lines in sizes.items() if lines > 400} == {}
 
 
+@pytest.mark.slow
 def test_the_wheel_contains_all_files_of_the_packages_and_nothing_else(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],

@@ -13,6 +13,7 @@ STORIES = 150
 """The rest of the thousand stories is played in `tests/e2e/test_accounting.py`."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, STORIES, CHUNK))
 def test_random_stories_have_the_results_of_the_reference(
     first: int, blockbuster: BlockBuster

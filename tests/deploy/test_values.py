@@ -57,6 +57,7 @@ def test_the_patterns_of_the_schema_have_go_syntax() -> None:
     assert not re.findall(r"\(\?<?[=!]", SCHEMA.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_the_default_values_match_the_schema() -> None:
     jsonschema.validate(yaml.safe_load(VALUES), loaded())
 

@@ -55,6 +55,7 @@ print(json.dumps({"uid": os.geteuid(), **{name: check(text) for name, text in te
 """
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_user_is_reported_by_each_check(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     (closed / "a").mkdir(parents=True)

@@ -68,6 +68,7 @@ def make_file(folder: Path, name: str, mode: int, owner: int = 0) -> None:
     os.chown(path, owner, owner)
 
 
+@pytest.mark.slow
 def test_files_of_a_queue_have_to_be_readable_and_writable(here: Path) -> None:
     folders = {}
     for name in ("lock", "cursor", "00000000000000000001.seg"):
@@ -83,6 +84,7 @@ def test_files_of_a_queue_have_to_be_readable_and_writable(here: Path) -> None:
         assert fix.startswith(f"chown -R {OTHER} {folder}"), folder
 
 
+@pytest.mark.slow
 def test_own_files_are_ok_and_of_other_files_one_is_named_and_the_rest_counted(here: Path) -> None:
     own, mixed = (make_folder(here / name) for name in ("own", "mixed"))
     names = ["lock", "cursor", "00000000000000000001.seg", "00000000000000000002.seg"]
@@ -104,6 +106,7 @@ CASES = [(0o1777, 0, 0, True), (0o1777, OTHER, 0, False), (0o1777, 0, OTHER, Fal
 CASES.append((0o777, 0, 0, False))
 
 
+@pytest.mark.slow
 def test_in_a_sticky_folder_files_of_other_users_cannot_be_replaced(here: Path) -> None:
     checks, is_failure = {}, {}
     for check in SINKS:

@@ -17,6 +17,7 @@ from tests.podgpu.doctor.support import write
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_loading_a_library_that_hangs_ends_after_a_timeout(tmp_path: Path) -> None:
     observed, fix = try_loading(str(library(tmp_path / "it.so", HANGS)), 0.7)
     assert observed == "loading it hangs: it takes longer than 0.7 s"
@@ -64,6 +65,7 @@ CHECKS = {
 """Each source's check, and its library: one from an option, two found by the linker."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [HANGS, BREAKS, ""], ids=["hangs", "breaks", "is a pipe"])
 def test_a_broken_library_fails_only_the_check_of_its_source(tmp_path: Path, code: str) -> None:
     paths = [tmp_path / name for _, name in CHECKS.values()]
@@ -115,6 +117,7 @@ main(["doctor"])
 SIGNALS = [("60", signal.SIGTERM), ("0.3", signal.SIGALRM)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "expected"), SIGNALS)
 def test_a_signal_ends_the_doctor_while_a_library_holds_the_interpreter_lock(
     tmp_path: Path, seconds: str, expected: signal.Signals

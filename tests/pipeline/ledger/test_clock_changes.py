@@ -95,6 +95,7 @@ class Story:
             assert snapshot.at.wall_of(holder.since) <= snapshot.at.wall_ns
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(ahead=_STEPS, actions=st.lists(_ACTIONS, max_size=25))
 def test_the_ledger_is_right_however_the_clock_is_set(

@@ -80,6 +80,7 @@ def remove_files(path: Path) -> None:
         each.unlink()
 
 
+@pytest.mark.slow
 def test_r4_a_ledger_with_a_damaged_byte_is_set_aside_or_read_correctly(path: Path) -> None:
     intact = write_ledger(path)
     set_aside = 0
@@ -141,6 +142,7 @@ def test_r4_a_ledger_of_a_newer_podgpu_is_left_unchanged(path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("logged", [False, True], ids=["in the file", "in the log"])
 def test_r4_a_header_that_is_damaged_while_podgpu_runs_loses_nothing(
     path: Path, *, logged: bool

@@ -82,6 +82,7 @@ def test_a_closed_ledger_can_be_read_and_is_not_changed(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_ledger_whose_writer_was_killed_can_be_read_and_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
     write_and_be_killed(path, 30)
@@ -101,6 +102,7 @@ def test_a_copy_of_the_file_without_its_log_is_a_ledger(tmp_path: Path) -> None:
     assert seconds_of(tmp_path / "a?copy#1%20.db") == 30
 
 
+@pytest.mark.slow
 def test_the_error_for_a_copy_with_its_log_names_the_missing_file(tmp_path: Path) -> None:
     path, shared = tmp_path / "usage.db", tmp_path / "usage.db-shm"
     write_and_be_killed(path, 30)

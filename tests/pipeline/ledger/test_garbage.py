@@ -55,6 +55,7 @@ def load_or_none(text: str) -> DeviceUsage | None:
         return None
 
 
+@pytest.mark.slow
 def test_an_account_with_garbage_is_refused_or_can_be_continued() -> None:
     refused = accepted = 0
     with (

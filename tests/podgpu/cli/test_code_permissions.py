@@ -55,6 +55,7 @@ def test_r13_check_reports_code_and_obeys_the_options(
     assert not trap.was_loaded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "record"])
 def test_r13_run_and_record_end_with_status_2(
     program: Program, trap: Trap, tmp_path: Path, command: str
@@ -81,6 +82,7 @@ def test_r13_run_and_record_end_with_status_2(
     assert not trap.was_loaded
 
 
+@pytest.mark.slow
 def test_r13_run_with_the_option_runs_the_code(
     program: Program, trap: Trap, tmp_path: Path
 ) -> None:
@@ -106,6 +108,7 @@ def test_r13_run_with_the_option_runs_the_code(
     assert trap.was_loaded
 
 
+@pytest.mark.slow
 def test_r13_the_doctor_runs_no_code_and_reports_it(
     program: Program, trap: Trap, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

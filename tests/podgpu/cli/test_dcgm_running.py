@@ -83,6 +83,7 @@ def exporter(words: list[str], folder: Path, env: dict[str, str]) -> Iterator[Ex
     assert "Traceback" not in running.output()
 
 
+@pytest.mark.slow
 def test_the_page_has_the_listed_families_with_labels_of_dcgm_exporter(
     tmp_path: Path, node: dict[str, str], counters: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_the_page_has_the_listed_families_with_labels_of_dcgm_exporter(
     assert "not needed in podgpu: --dump-enabled; see docs/migrating.md" in running.output()
 
 
+@pytest.mark.slow
 def test_variables_select_other_labels_and_devices(
     tmp_path: Path, node: dict[str, str], counters: Path
 ) -> None:
@@ -112,6 +114,7 @@ def test_variables_select_other_labels_and_devices(
     assert labels["gpu"] == "1"
 
 
+@pytest.mark.slow
 async def test_with_a_kubelet_series_have_labels_of_pods(
     tmp_path: Path, node: dict[str, str], counters: Path
 ) -> None:
@@ -135,6 +138,7 @@ async def test_with_a_kubelet_series_have_labels_of_pods(
     assert all(each.keys() == LABELS | {"namespace", "pod", "container"} for each in series)
 
 
+@pytest.mark.slow
 def test_the_counters_file_is_read_again_on_a_change_and_on_sighup(
     tmp_path: Path, node: dict[str, str], counters: Path
 ) -> None:
@@ -146,6 +150,7 @@ def test_the_counters_file_is_read_again_on_a_change_and_on_sighup(
         running.wait_for({"DCGM_FI_DEV_SM_CLOCK"})
 
 
+@pytest.mark.slow
 def test_printing_the_configuration_loads_no_large_library() -> None:
     code = """
 import sys

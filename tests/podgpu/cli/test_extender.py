@@ -71,6 +71,7 @@ def wait_ready(port: int) -> None:
             return
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_it_responds_until_a_signal_stops_it(tmp_path: Path, signum: int) -> None:
     api = ThreadedApiServer(cluster, lambda _: None).server
@@ -109,6 +110,7 @@ for words in json.loads(sys.argv[1]):
 """
 
 
+@pytest.mark.slow
 def test_an_address_or_a_file_that_cannot_be_used_ends_with_status_2() -> None:
     done = subprocess.run(
         [sys.executable, "-c", EACH_IN_A_PROCESS, json.dumps([words for words, _ in UNUSABLE])],

@@ -79,6 +79,7 @@ class TestCheck:
         assert ("using podgpu.yaml" if exists else "using the built-in configuration") in message
 
 
+@pytest.mark.slow
 def test_the_schema_accepts_a_valid_file_and_refuses_an_invalid_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -158,6 +159,7 @@ sinks:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_process_with_status_0_after_all_data_is_written(
     tmp_path: Path, node: dict[str, str], signum: int
@@ -173,6 +175,7 @@ def test_a_signal_ends_the_process_with_status_0_after_all_data_is_written(
     assert {line["device"]["index"] for line in lines if line["record"] == "device"} == {0, 1}
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_applied_and_an_invalid_one_is_not(
     tmp_path: Path, node: dict[str, str]
 ) -> None:
@@ -196,6 +199,7 @@ def test_a_changed_file_is_applied_and_an_invalid_one_is_not(
     assert "configuration reloaded" in errors
 
 
+@pytest.mark.slow
 def test_without_a_driver_podgpu_keeps_running(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     out = tmp_path / "out.jsonl"
@@ -207,6 +211,7 @@ def test_without_a_driver_podgpu_keeps_running(tmp_path: Path) -> None:
     assert status == 0
 
 
+@pytest.mark.slow
 def test_a_port_in_use_ends_the_start_with_status_2(tmp_path: Path, node: dict[str, str]) -> None:
     import socket
 
@@ -223,6 +228,7 @@ def test_a_port_in_use_ends_the_start_with_status_2(tmp_path: Path, node: dict[s
     assert b"Traceback" not in errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0.05, 0.1, 0.2, 0.4, 0.8])
 def test_a_signal_is_handled_at_any_time_after_the_start(
     tmp_path: Path, node: dict[str, str], after: float
@@ -238,6 +244,7 @@ def test_a_signal_is_handled_at_any_time_after_the_start(
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_r5_a_second_signal_during_the_stop_has_no_effect(
     tmp_path: Path, node: dict[str, str]
 ) -> None:

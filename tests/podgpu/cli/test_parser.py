@@ -92,7 +92,7 @@ def test_an_error_about_an_address_does_not_repeat_it(
 
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-    max_examples=examples(100),
+    max_examples=examples(50),
     deadline=None,
 )
 @given(

@@ -33,6 +33,7 @@ sys.exit(cli.program())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "status", "error"),
     [
@@ -52,6 +53,7 @@ def test_a_thread_in_a_library_call_does_not_abort_the_process(
     assert "FATAL" not in ended.stderr
 
 
+@pytest.mark.slow
 def test_output_that_cannot_be_written_is_an_error() -> None:
     program = [sys.executable, "-c", WORK.format(end="return 0")]
     buffered = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
@@ -60,6 +62,7 @@ def test_output_that_cannot_be_written_is_an_error() -> None:
     assert ended.returncode == 120
 
 
+@pytest.mark.slow
 def test_closed_output_streams_are_not_an_error() -> None:
     program = [sys.executable, "-c", WORK.format(end="return 0")]
     closed = ["bash", "-c", 'exec "$@" >&- 2>&-', "bash", *program]

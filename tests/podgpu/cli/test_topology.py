@@ -302,6 +302,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_local_reads_the_driver_of_this_machine(
     fake_nvml: FakeNvml, empty_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,6 +68,7 @@ def document_of(result: Result) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.slow
 async def test_the_command_shows_a_recording_as_a_daemon_that_replays_it(
     recorded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

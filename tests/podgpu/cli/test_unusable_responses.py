@@ -204,6 +204,7 @@ async def test_a_server_that_stops_sending_is_a_timeout(
     assert result == (1, "", f"podgpu: {url}: {why}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("sent", [b"HTTP/1.1 200 OK\r\nX: ", HEAD])
 async def test_a_response_that_never_ends_is_a_timeout(

@@ -91,6 +91,7 @@ def test_the_kernel_is_queried_and_its_clock_is_not_set() -> None:
     assert abs(time.time() - before) < 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("synchronised", [True, False])
 async def test_a_server_or_kubeconfig_that_hangs_does_not_prevent_other_findings(
     tmp_path: Path, *, synchronised: bool

@@ -65,6 +65,7 @@ async def test_another_exporter_on_the_port_is_named(
     )
 
 
+@pytest.mark.slow
 async def test_a_server_that_does_not_speak_http_is_a_failure(tmp_path: Path) -> None:
     async with serving(lambda _: b"") as port:
         found = await listen_ports.examine(context(tmp_path, listening_on(port)))
@@ -84,6 +85,7 @@ SILENT_SERVERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("owner", SILENT_SERVERS)
 async def test_a_silent_server_is_described_by_its_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: str
@@ -190,6 +192,7 @@ def test_only_a_listening_socket_counts_as_the_owner_of_a_port(tmp_path: Path) -
     assert find_port_owner(0x24B8, tmp_path) is FileOwner.OTHER
 
 
+@pytest.mark.slow
 async def test_a_server_that_responds_byte_by_byte_does_not_delay_other_ports(
     tmp_path: Path,
 ) -> None:

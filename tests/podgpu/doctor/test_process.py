@@ -24,6 +24,7 @@ def podgpu(*words: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
     )
 
 
+@pytest.mark.slow
 def test_a_node_name_that_the_terminal_cannot_encode_is_replaced(tmp_path: Path) -> None:
     environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = podgpu(
@@ -34,6 +35,7 @@ def test_a_node_name_that_the_terminal_cannot_encode_is_replaced(tmp_path: Path)
     assert done.stderr == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_a_path_that_is_not_valid_utf8_is_reported_as_missing(
     tmp_path: Path, more: tuple[str, ...]
@@ -44,6 +46,7 @@ def test_a_path_that_is_not_valid_utf8_is_reported_as_missing(
     assert b"there is no such file" in b" ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_output_that_cannot_be_written_exits_with_3(tmp_path: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         done = podgpu("doctor", "-c", valid_config(tmp_path), stdout=full)
@@ -52,6 +55,7 @@ def test_output_that_cannot_be_written_exits_with_3(tmp_path: Path) -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_closed_output_pipe_does_not_change_the_exit_status(tmp_path: Path) -> None:
     end, begin = os.pipe()
     os.close(end)
@@ -98,6 +102,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 def test_output_of_a_credential_plugin_is_not_printed(tmp_path: Path) -> None:
     user = {
         "exec": {
@@ -122,6 +127,7 @@ def test_output_of_a_credential_plugin_is_not_printed(tmp_path: Path) -> None:
     assert b"said" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_machine_without_a_driver_is_reported_within_seconds(tmp_path: Path) -> None:
     """Runs in its own process, which has not loaded a driver's library before."""
     path = write(
@@ -155,6 +161,7 @@ def test_a_machine_without_a_driver_is_reported_within_seconds(tmp_path: Path) -
     assert found_verdicts["nvml.nodes"] == "skipped"
 
 
+@pytest.mark.slow
 def test_a_check_that_hangs_in_a_thread_does_not_prevent_the_exit(tmp_path: Path) -> None:
     """A component calls a blocking function in a thread, and the function never returns."""
     code = (

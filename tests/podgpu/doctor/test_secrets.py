@@ -72,6 +72,7 @@ def write_configuration(folder: Path) -> Path:
     return write(folder / "podgpu.yaml", yaml.safe_dump(configuration(folder, port)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [("--json",), ("--allow-configured-code",)])
 def test_the_doctor_prints_no_secret(tmp_path: Path, more: tuple[str, ...]) -> None:
     words = ["doctor", "-c", str(write_configuration(tmp_path)), *more]
@@ -95,6 +96,7 @@ def test_the_doctor_prints_no_secret(tmp_path: Path, more: tuple[str, ...]) -> N
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.slow
 def test_passwords_and_keys_of_a_web_config_are_not_printed(tmp_path: Path) -> None:
     write(tmp_path / "key.pem", f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n")
     web = {
@@ -140,6 +142,7 @@ def troubled(status: str) -> set[str]:
     return {each["name"] for each in found["sources"] + found["sinks"] if each["error"]}
 
 
+@pytest.mark.slow
 def test_the_daemon_shows_no_secret_in_its_log_and_pages(tmp_path: Path) -> None:
     path = write_configuration(tmp_path)
     address = "http://" + yaml.safe_load(path.read_text())["sinks"]["metrics"]["listen"]

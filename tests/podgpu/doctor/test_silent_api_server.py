@@ -26,6 +26,7 @@ SERVERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", SERVERS)
 async def test_a_silent_api_server_is_reported_by_the_check_that_needs_it(
     tmp_path: Path, check: str

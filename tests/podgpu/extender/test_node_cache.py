@@ -196,6 +196,7 @@ def linked(nvlinks: int) -> str:
     return json.dumps(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [chain(64), chain(100), annotation_of(hgx(64))])
 async def test_no_annotation_blocks_the_event_loop(text: str) -> None:
     nodes = Nodes(LOG)

@@ -199,6 +199,7 @@ def test_a_request_above_a_limit_is_refused_before_it_is_decoded(body: bytes, ki
     assert peak < 12 << 20
 
 
+@pytest.mark.slow
 def test_unused_members_of_a_request_cost_no_memory() -> None:
     """Members of the request, annotations of its pod and members of a list of nodes."""
     many = b",".join(b'"%x":""' % n for n in range(1_000_000))

@@ -107,6 +107,7 @@ async def running(
 NAMES = ["switched", "plain", "old", "broken", "silent", "unheard-of"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
 async def test_filter_and_prioritize_requests_of_the_scheduler(whole: bool, tmp_path: Path) -> None:
     async with running(tmp_path) as one:
@@ -146,6 +147,7 @@ async def test_a_change_of_a_node_takes_effect(tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.slow
 async def test_the_extender_is_ready_after_the_first_list_of_nodes(tmp_path: Path) -> None:
     async with running(tmp_path, api_there=False) as one:
         assert await one.get("/healthz") == (200, "ok\n")

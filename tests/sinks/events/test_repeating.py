@@ -116,6 +116,7 @@ async def test_errors_that_left_the_snapshot_unseen_are_counted() -> None:
     assert [event["count"] for event in bench.events()] == [1, 2]
 
 
+@pytest.mark.slow
 async def test_many_errors_are_read_before_they_leave_the_snapshot() -> None:
     async with Bench().running() as bench:
         for _ in range(1000):

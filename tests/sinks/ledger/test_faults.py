@@ -67,6 +67,7 @@ async def test_a_commit_that_fails_loses_nothing(
     assert not list(tmp_path.glob("*.corrupt-*"))
 
 
+@pytest.mark.slow
 async def test_a_program_that_locks_the_file_for_a_while_causes_no_loss(tmp_path: Path) -> None:
     harness = SinkHarness(tmp_path / "usage.db", commit_interval=Duration.parse("100ms"))
     async with harness.running():
@@ -97,6 +98,7 @@ async def test_a_damaged_file_is_set_aside_and_a_new_one_is_started(
     assert await seconds_of(path) == 10
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_damaged_while_podgpu_runs_loses_only_its_past(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ from tests.pipeline.ledger.open_ledger import FOREVER, assert_adds_up, query, wi
 from tests.sinks.ledger import driver
 
 ROOT = Path(__file__).parents[3]
-KILLS = int(os.environ.get("PODGPU_LEDGER_KILLS", "4"))
+KILLS = int(os.environ.get("PODGPU_LEDGER_KILLS", "3"))
 SEED = int(os.environ.get("PODGPU_LEDGER_SEED", "0")) or random.randrange(1 << 30)
 LONG = 60 + 15 * KILLS
 SLACK_NS = 2 * NS
@@ -88,6 +88,7 @@ class KilledWriter:
         return ["strace", "-f", "-qqq", "-o", "/dev/null", "-e", f"trace={call}", "-e", how]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(LONG)
 def test_a_killed_ledger_differs_from_an_unkilled_one_by_an_interval_per_kill(
     tmp_path: Path,

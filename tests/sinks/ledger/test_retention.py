@@ -71,6 +71,7 @@ async def test_hours_that_are_too_old_are_removed_and_the_rest_sums_up(tmp_path:
     assert_adds_up(await read_whole_window(path))
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_too_large_loses_whole_days(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
     await in_thread(write_forty_days, path)
@@ -89,6 +90,7 @@ async def test_a_file_that_is_too_large_loses_whole_days(tmp_path: Path) -> None
     assert window.start_ns > START.wall_ns
 
 
+@pytest.mark.slow
 async def test_nothing_is_lost_when_the_disk_is_full_for_a_while(tmp_path: Path) -> None:
     if os.geteuid():
         pytest.skip("mounting a small tmpfs takes root")
@@ -115,6 +117,7 @@ async def test_nothing_is_lost_when_the_disk_is_full_for_a_while(tmp_path: Path)
         await in_thread(run, "umount", "-l", str(disk))
 
 
+@pytest.mark.slow
 def test_pods_without_rows_are_removed_before_hours(tmp_path: Path) -> None:
     """Many short pods need more space than their hours; hours are not removed instead."""
     ledger = filled(tmp_path / "usage.db", 0)
@@ -173,6 +176,7 @@ def test_t8_nothing_is_removed_without_limit_of_age_whatever_the_clock_shows(
     ledger.close()
 
 
+@pytest.mark.slow
 async def test_t8_nothing_is_removed_when_the_clock_is_set_forward(tmp_path: Path) -> None:
     """T8: the clock is set to 2039 and back while podgpu runs; all forty days are kept."""
     path = tmp_path / "usage.db"

@@ -137,6 +137,7 @@ async def test_a_missing_folder_is_a_transient_error(tmp_path: Path) -> None:
         assert path.exists()
 
 
+@pytest.mark.slow
 async def test_a_disk_that_hangs_blocks_neither_the_event_loop_nor_the_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,7 @@ asyncio.run(main())
 STALE = OSError(116, "Stale file handle")
 
 
+@pytest.mark.slow
 def test_a_folder_without_permission_is_an_error_with_a_fix(tmp_path: Path) -> None:
     """The whole process runs as another user, because access is checked per user."""
     folder = tmp_path / "x" / "y"
@@ -103,6 +104,7 @@ async def test_a_file_system_error_while_writing_loses_nothing(
     assert await seconds_of(harness.path) == 20
 
 
+@pytest.mark.slow
 async def test_a_new_file_whose_first_commit_fails_gets_everything_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -162,6 +164,7 @@ async def test_a_second_window_request_is_refused_while_the_first_is_running(
         assert isinstance(await request, UsageWindow)
 
 
+@pytest.mark.slow
 async def test_stored_usage_of_a_file_that_is_not_open_is_an_error_and_not_empty(
     tmp_path: Path,
 ) -> None:
@@ -185,6 +188,7 @@ async def test_stored_usage_of_a_file_that_is_not_open_is_an_error_and_not_empty
         assert stored is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("why", ["slow", "in use"])
 async def test_stored_usage_waits_for_a_file_that_opens_within_seconds(
     why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -26,6 +26,7 @@ from tests.support.topology import topology_read
 pytestmark = pytest.mark.looptime
 
 
+@pytest.mark.slow
 async def test_a_topology_of_a_lost_source_is_written_once_without_free_gpus() -> None:
     """Readers see that free GPUs are unknown, and later that the value is stale."""
     async with Bench().running() as bench:

@@ -176,13 +176,13 @@ async def test_a_new_topology_is_written_and_a_missing_one_is_logged_once(
         assert bench.published().topology.mask == 0b11
 
 
-async def run_an_hour(seed: int, interval: int, refresh: int, takes: float) -> None:
-    """Make a thousand changes at random times of an hour."""
+async def run_half_an_hour(seed: int, interval: int, refresh: int, takes: float) -> None:
+    """Make 500 changes at random times of half an hour."""
     rng = random.Random(seed)
     bench = Bench(min_interval=f"{interval}s", refresh=f"{refresh}s")
     bench.api.takes = takes
     async with bench.running():
-        for when in sorted(rng.uniform(0, 3600) for _ in range(1000)):
+        for when in sorted(rng.uniform(0, 1800) for _ in range(500)):
             await asyncio.sleep(when - now())
             bench.set_held(*(index for index in range(4) if rng.random() < 0.5))
         last = bench.ctx.snapshot
@@ -207,12 +207,13 @@ def test_random_changes_never_make_two_patches_within_min_interval(
     seed: int, interval: int, refresh: int, takes: float
 ) -> None:
     with asyncio.Runner(loop_factory=looptime.new_event_loop) as runner:
-        runner.run(run_an_hour(seed, interval, refresh, takes))
+        runner.run(run_half_an_hour(seed, interval, refresh, takes))
 
 
+@pytest.mark.slow
 async def test_frequent_changes_are_written_as_often_as_min_interval_allows() -> None:
     async with Bench().running() as bench:
-        for turn in range(1000):
+        for turn in range(300):
             bench.set_held(turn % 4)
             await asyncio.sleep(3.6)
-        assert 300 <= len(bench.api.patches()) <= 360
+        assert 90 <= len(bench.api.patches()) <= 108

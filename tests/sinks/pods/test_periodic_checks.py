@@ -146,6 +146,7 @@ async def test_nothing_is_logged_if_a_resource_is_known(caplog: pytest.LogCaptur
     assert await warnings_while_idle(bench, 3600, caplog) == []
 
 
+@pytest.mark.slow
 async def test_each_unclear_pod_is_counted_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

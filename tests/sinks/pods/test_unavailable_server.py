@@ -48,6 +48,7 @@ def hang(bench: Bench) -> None:
     bench.api.get = silence  # type: ignore[method-assign]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "pods"), [(0, "a"), (0, "abc"), (403, "abc"), (429, "a")])
 async def test_an_hour_of_errors_is_one_warning_and_the_sink_is_down(
     status: int, pods: str, caplog: pytest.LogCaptureFixture
@@ -88,6 +89,7 @@ async def test_the_same_error_of_another_pod_is_not_logged_again(
         assert len(warned(caplog)) == 2
 
 
+@pytest.mark.slow
 async def test_responses_that_are_not_a_pod_are_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -103,6 +105,7 @@ async def test_responses_that_are_not_a_pod_are_logged_once(
     assert len(warned(caplog)) == 1
 
 
+@pytest.mark.slow
 async def test_the_sink_is_down_while_the_server_hangs(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.add_pods(pod_of())

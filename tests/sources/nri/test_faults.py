@@ -325,6 +325,7 @@ class TestRepeatedDisconnects:
         assert backoff.record_loss() is None
 
 
+@pytest.mark.slow
 async def test_random_bytes_after_synchronization_end_the_connection(runtime: FakeRuntime) -> None:
     rng = random.Random(3)
     async with running_source(runtime.path) as ctx:

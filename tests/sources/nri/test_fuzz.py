@@ -143,6 +143,7 @@ def test_a_hundred_thousand_random_frames_raise_no_other_error() -> None:
     assert errors > FRAMES // 50
 
 
+@pytest.mark.slow
 def test_memory_stays_limited_with_random_frames() -> None:
     feed_frames(random.Random(1), 1000)
     tracemalloc.start()

@@ -121,6 +121,7 @@ async def test_events_during_synchronization_are_not_lost(runtime: FakeRuntime) 
         assert pids == {ID: 9, "train-0.late": None}
 
 
+@pytest.mark.slow
 async def test_many_short_containers_are_all_reported(runtime: FakeRuntime) -> None:
     async with running_source(runtime.path) as ctx:
         await connected(ctx)

@@ -70,6 +70,7 @@ async def test_responses_do_not_wait_for_the_event_loop(runtime: FakeRuntime, ho
         assert ctx.failures == []
 
 
+@pytest.mark.slow
 async def test_an_event_loop_that_is_late_ends_the_connection(
     runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +87,7 @@ async def test_an_event_loop_that_is_late_ends_the_connection(
         assert list(ctx.running()) == ["train-0.main"]
 
 
+@pytest.mark.slow
 async def test_a_message_that_takes_too_long_ends_the_connection(
     runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +123,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_an_event_loop_that_stays_blocked_ends_the_process(runtime: FakeRuntime) -> None:
     start = time.monotonic()
     done = subprocess.run(

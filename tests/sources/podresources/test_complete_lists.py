@@ -67,6 +67,7 @@ async def test_the_first_list_of_a_kubelet_that_has_run_long_is_complete(path: P
         assert reports(ctx)[0].complete
 
 
+@pytest.mark.slow
 async def test_the_first_list_of_a_kubelet_that_may_be_new_is_incomplete(path: Path) -> None:
     max_age = Duration(1.5)
     async with (
@@ -79,6 +80,7 @@ async def test_the_first_list_of_a_kubelet_that_may_be_new_is_incomplete(path: P
         assert not any(event.complete for event in reports(ctx)[:-1])
 
 
+@pytest.mark.slow
 async def test_a_socket_created_later_counts_as_new_whatever_the_age_of_its_file(
     path: Path,
 ) -> None:
@@ -90,6 +92,7 @@ async def test_a_socket_created_later_counts_as_new_whatever_the_age_of_its_file
             assert not any(event.complete for event in reports(ctx))
 
 
+@pytest.mark.slow
 async def test_after_a_restart_the_list_is_complete_once_all_earlier_pods_are_listed(
     path: Path,
 ) -> None:
@@ -125,6 +128,7 @@ async def test_after_a_restart_without_missing_pods_the_first_list_is_complete(p
         assert all(event.complete for event in reports(ctx))
 
 
+@pytest.mark.slow
 async def test_after_a_restart_the_list_is_complete_once_missing_pods_have_expired(
     path: Path,
 ) -> None:
@@ -175,6 +179,7 @@ class TestSeveralSockets:
             await second.stop()
             await ctx.when(lambda: not reports(ctx)[-1].complete)
 
+    @pytest.mark.slow
     async def test_the_list_is_incomplete_after_a_socket_was_replaced(self, tmp_path: Path) -> None:
         first = kubelet_with_pods(tmp_path / "first.sock", "a")
         second = kubelet_with_pods(tmp_path / "second.sock", "b")
@@ -196,6 +201,7 @@ class TestSeveralSockets:
             await until_complete(ctx)
 
 
+@pytest.mark.slow
 async def test_a_response_is_discarded_if_the_socket_was_replaced_meanwhile(path: Path) -> None:
     """The library reconnects by itself, possibly to a kubelet that has just started."""
     async with (

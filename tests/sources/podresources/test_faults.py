@@ -110,6 +110,7 @@ async def test_a_restarted_kubelet_is_requested_immediately(path: Path) -> None:
             assert time.monotonic() - started < 1
 
 
+@pytest.mark.slow
 async def test_an_empty_list_after_a_restart_does_not_withdraw_claims(path: Path) -> None:
     async with kubelet_with_pods(path) as kubelet, running_source(path) as ctx:
         await ctx.until("a")
@@ -125,6 +126,7 @@ async def test_an_empty_list_after_a_restart_does_not_withdraw_claims(path: Path
         assert all("a" in [claim.subject.pod for claim in one.claims] for one in reports)
 
 
+@pytest.mark.slow
 async def test_a_pod_deleted_while_the_kubelet_was_down_is_withdrawn_after_the_warm_up(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +151,7 @@ async def test_a_pod_deleted_while_the_kubelet_runs_is_withdrawn_immediately(pat
         await ctx.until(timeout=0.5)
 
 
+@pytest.mark.slow
 async def test_the_last_claims_stay_while_the_kubelet_is_down(path: Path) -> None:
     async with kubelet_with_pods(path) as kubelet, running_source(path) as ctx:
         await ctx.until("a")
@@ -217,6 +220,7 @@ async def test_a_path_with_special_characters_is_used(tmp_path: Path) -> None:
         await ctx.until("a")
 
 
+@pytest.mark.slow
 async def test_a_kubelet_that_never_responds_leaks_no_resources(
     path: Path, listening: socket.socket
 ) -> None:
@@ -226,6 +230,7 @@ async def test_a_kubelet_that_never_responds_leaks_no_resources(
         assert all(later <= earlier + 2 for earlier, later in zip(*counts, strict=True)), counts
 
 
+@pytest.mark.slow
 async def test_a_kubelet_that_hangs_is_reported_once_and_used_again_later(path: Path) -> None:
     async with (
         kubelet_with_pods(path) as kubelet,
@@ -251,6 +256,7 @@ async def test_the_source_stops_without_waiting_for_a_response(path: Path) -> No
         assert time.monotonic() - started < 0.5
 
 
+@pytest.mark.slow
 async def test_a_single_rejection_is_retried_and_not_reported(path: Path) -> None:
     async with kubelet_with_pods(path) as kubelet, running_source(path) as ctx:
         await ctx.when(lambda: ctx.advertised() == {})
@@ -263,6 +269,7 @@ async def test_a_single_rejection_is_retried_and_not_reported(path: Path) -> Non
         assert ctx.requests()["v1/List", "rejected"] == 1
 
 
+@pytest.mark.slow
 async def test_requests_to_a_kubelet_that_keeps_rejecting_become_rarer(path: Path) -> None:
     async with (
         kubelet_with_pods(path) as kubelet,
@@ -283,6 +290,7 @@ async def test_requests_to_a_kubelet_that_keeps_rejecting_become_rarer(path: Pat
         assert times[1] - times[0] >= 1
 
 
+@pytest.mark.slow
 async def test_a_missing_socket_costs_almost_no_cpu_time(path: Path) -> None:
     async with running_source(path) as ctx:
         await ctx.lost()
@@ -292,6 +300,7 @@ async def test_a_missing_socket_costs_almost_no_cpu_time(path: Path) -> None:
         assert time.process_time() - started < 0.1
 
 
+@pytest.mark.slow
 async def test_a_socket_that_changes_constantly_causes_few_requests(path: Path) -> None:
     async with kubelet_with_pods(path) as kubelet, running_source(path) as ctx:
         await ctx.until("a")
@@ -314,6 +323,7 @@ async def test_the_grpc_library_prints_nothing(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 async def test_without_inotify_a_new_socket_is_found_by_polling(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

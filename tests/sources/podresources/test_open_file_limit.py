@@ -7,6 +7,8 @@ import sys
 from itertools import product
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 import asyncio, json, os, resource, sys
 from pathlib import Path
@@ -55,6 +57,7 @@ for when, available in json.loads(sys.argv[2]):
 """
 
 
+@pytest.mark.slow
 async def test_at_the_limit_of_open_files_the_kubelet_is_unreachable(tmp_path: Path) -> None:
     path = tmp_path / "kubelet.sock"
     cases = list(product(("at first", "later"), (0, 1, 4, 8)))

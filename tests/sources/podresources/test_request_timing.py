@@ -21,6 +21,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "kubelet.sock"
 
 
+@pytest.mark.slow
 async def test_the_kubelet_is_requested_at_each_interval(path: Path) -> None:
     async with FakeKubelet(path) as kubelet, running_source(path, interval=Duration(0.2)) as ctx:
         await ctx.wait_for(ClaimsReplaced, 5)
@@ -50,6 +51,7 @@ async def test_hints_caused_by_the_source_itself_are_ignored(path: Path) -> None
         assert kubelet.calls["v1/List"] == 1
 
 
+@pytest.mark.slow
 async def test_many_hints_cause_at_most_ten_requests_per_second(path: Path) -> None:
     async with FakeKubelet(path) as kubelet, running_source(path) as ctx:
         await ctx.until()
@@ -66,6 +68,7 @@ async def test_many_hints_cause_at_most_ten_requests_per_second(path: Path) -> N
         assert statistics.median(gaps) > 0.08
 
 
+@pytest.mark.slow
 async def test_hints_during_a_request_cause_one_more_request(path: Path) -> None:
     async with FakeKubelet(path) as kubelet, running_source(path) as ctx:
         await ctx.until()

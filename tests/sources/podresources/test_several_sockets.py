@@ -67,6 +67,7 @@ async def test_a_socket_that_is_configured_twice_is_used_once(first: FakeKubelet
         assert first.calls["v1/List"] == 1
 
 
+@pytest.mark.slow
 async def test_a_socket_that_fails_does_not_affect_the_other(
     first: FakeKubelet, second: FakeKubelet, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -110,6 +111,7 @@ async def test_the_source_is_lost_only_if_all_sockets_fail(
         assert ctx.pods() == ["a", "b"]
 
 
+@pytest.mark.slow
 async def test_the_claims_of_each_socket_expire_separately(
     first: FakeKubelet, second: FakeKubelet
 ) -> None:

@@ -152,6 +152,7 @@ async def test_a_response_over_16_mib_is_an_error_and_the_last_claims_stay(path:
     assert ctx.requests()["v1/List", "too_large"] == 1
 
 
+@pytest.mark.slow
 async def test_many_memory_units_of_a_gpu_are_one_device(path: Path) -> None:
     uuids = [f"GPU-fef8089b-4820-abfc-e83e-94318197576{n}" for n in range(2)]
     async with FakeKubelet(path) as kubelet:
@@ -195,6 +196,7 @@ async def test_an_error_response_is_reported_once(
     assert caplog.messages == [f"{text}; its last response stays in use for 5m"]
 
 
+@pytest.mark.slow
 async def test_resource_claims_that_are_prepared_later_are_found_soon(path: Path) -> None:
     async with FakeKubelet(path) as kubelet:
         kubelet.pods = [pod("a", claims=[claim()]), pod("b", {GPU: ["GPU-0"]})]
@@ -221,6 +223,7 @@ async def test_a_claim_that_is_prepared_is_found_among_unprepared_ones(path: Pat
 DETAILS = ("no pods", "\x1b[31mred\nand a second line", "x" * 3000, "\u202eat 08:15:00", "")
 
 
+@pytest.mark.slow
 async def test_error_texts_of_the_kubelet_are_short_and_printable(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -236,6 +239,7 @@ async def test_error_texts_of_the_kubelet_are_short_and_printable(
                 assert text.startswith(f"{path}: the kubelet ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -268,6 +272,7 @@ async def test_the_same_error_with_other_texts_is_logged_once(
         assert len(caplog.messages) == 3
 
 
+@pytest.mark.slow
 async def test_a_failing_method_other_than_list_is_logged_once_and_claims_stay(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -285,6 +290,7 @@ async def test_a_failing_method_other_than_list_is_logged_once_and_claims_stay(
     ]
 
 
+@pytest.mark.slow
 async def test_a_pod_deleted_before_its_claims_were_prepared_is_no_error(path: Path) -> None:
     async with FakeKubelet(path) as kubelet:
         kubelet.pods = [pod("a", claims=[claim()])]

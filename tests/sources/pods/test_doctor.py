@@ -134,6 +134,7 @@ async def test_a_wrong_node_name_is_a_failure(tmp_path: Path) -> None:
     is_bad(of(found, "node.name"), "failure", "no Node is named podgpu-x7k2", "NODE_NAME")
 
 
+@pytest.mark.slow
 async def test_a_node_without_pods_is_ok_if_the_node_exists_and_may_be_read(
     tmp_path: Path,
 ) -> None:

@@ -218,6 +218,7 @@ async def test_an_annotation_problem_is_logged_once_for_each_pod(
         assert len(ctx.pods()) == 3
 
 
+@pytest.mark.slow
 async def test_problems_of_many_pods_with_the_same_name_are_logged(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -54,6 +54,7 @@ async def query(capsys: pytest.CaptureFixture[str], pages: Pages, *words: str) -
         return await asyncio.to_thread(run, capsys, "--url", url, *words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("--once",)])
 async def test_the_table_is_printed_once(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
@@ -173,6 +174,7 @@ async def test_control_characters_are_removed_from_an_error(
     assert err.removesuffix("\n").isprintable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoding", "name"), [("ascii", "p?-??"), ("latin-1", "pé-??"), ("utf-8", "pé-日本")]
 )
@@ -191,6 +193,7 @@ async def test_characters_that_stdout_cannot_encode_are_replaced(encoding: str, 
 UNWRITTEN = b"podgpu top: the table can't be written: "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shell", "status", "message"),
     [

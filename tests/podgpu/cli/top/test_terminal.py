@@ -55,6 +55,7 @@ async def drawn(session: Session) -> list[str]:
     return await session.until(lambda lines: "? help" in lines[-1])
 
 
+@pytest.mark.slow
 async def test_all_views_in_a_terminal_of_80_by_24(served: Served) -> None:
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url, "--interval", "500ms") as session:
@@ -96,6 +97,7 @@ async def test_all_views_in_a_terminal_of_80_by_24(served: Served) -> None:
         assert await asyncio.wait_for(session.process.wait(), 10) == 0
 
 
+@pytest.mark.slow
 async def test_a_daemon_that_stops_is_reported_and_the_last_table_stays(served: Served) -> None:
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url, "--interval", "500ms") as session:
@@ -108,6 +110,7 @@ async def test_a_daemon_that_stops_is_reported_and_the_last_table_stays(served: 
         assert await asyncio.wait_for(session.process.wait(), 10) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("term", ["dumb", "unknown", "no-such-terminal"])
 async def test_a_terminal_without_cursor_control_is_an_error(served: Served, term: str) -> None:
     """Only the fix is printed, and no part of a screen."""
@@ -122,6 +125,7 @@ async def test_a_terminal_without_cursor_control_is_an_error(served: Served, ter
         assert session.is_in_shell_mode
 
 
+@pytest.mark.slow
 async def test_without_a_daemon_it_ends_with_an_error() -> None:
     async with running("top", "--url", "http://127.0.0.1:1") as session:
         await asyncio.wait_for(session.process.wait(), 15)
@@ -132,6 +136,7 @@ async def test_without_a_daemon_it_ends_with_an_error() -> None:
 # The end of the program.
 
 
+@pytest.mark.slow
 async def test_a_signal_restores_the_mode_of_the_terminal(served: Served) -> None:
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url) as session:
@@ -142,6 +147,7 @@ async def test_a_signal_restores_the_mode_of_the_terminal(served: Served) -> Non
         assert session.is_in_shell_mode
 
 
+@pytest.mark.slow
 async def test_a_signal_restores_the_previous_screen(served: Served) -> None:
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url, term="xterm") as session:
@@ -156,6 +162,7 @@ async def test_a_signal_restores_the_previous_screen(served: Served) -> None:
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ignores_hangup", [False, True])
 async def test_it_ends_when_its_terminal_is_closed(served: Served, ignores_hangup: bool) -> None:
     """Otherwise it would read the end of its input forever."""
@@ -166,6 +173,7 @@ async def test_it_ends_when_its_terminal_is_closed(served: Served, ignores_hangu
         await asyncio.wait_for(session.process.wait(), 10)
 
 
+@pytest.mark.slow
 async def test_it_works_with_a_locale_that_is_not_installed(served: Served) -> None:
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url, env={"LC_ALL": "xx_XX.UTF-8"}) as session:

@@ -232,6 +232,7 @@ def test_an_invalid_configuration_is_an_error(tmp_path: Path, capsys: Capsys) ->
     assert "pth" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", ">/dev/full"])
 def test_a_report_that_cannot_be_written_ends_with_status_3(written: Path, closed: str) -> None:
     """Status 3 differs from that of missing data and of wrong options."""

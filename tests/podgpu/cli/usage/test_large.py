@@ -33,6 +33,7 @@ def year(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_year(tmp_path_factory.mktemp("year") / "ledger.db", HOLDINGS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by", "count"), [("namespace", 40), ("pod", HOLDINGS), ("workload", 1000), ("device", GPUS)]
 )
@@ -81,6 +82,7 @@ def in_terminal(width: int, *words: object) -> tuple[int, list[str]]:
 
 
 # `test_a_report_fits_its_width_with_any_names` has more widths, without a terminal.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "words"),
     [
