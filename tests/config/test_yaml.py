@@ -76,6 +76,7 @@ def test_too_many_expanded_aliases_are_refused() -> None:
     assert "aliases counted at each use" in first("\n".join(lines))
 
 
+@pytest.mark.slow
 def test_too_many_values_are_refused() -> None:
     assert f"more than {MAX_WEIGHT} values" in first("a: [" + "1," * (MAX_WEIGHT + 1) + "]")
 

@@ -81,6 +81,7 @@ async def test_a_source_can_be_cancelled_before_it_starts(source: Source, kind: 
         await task
 
 
+@pytest.mark.slow
 async def test_the_number_of_threads_of_a_source_does_not_grow(source: Source, kind: str) -> None:
     counts: list[int] = []
     for _ in range(4):

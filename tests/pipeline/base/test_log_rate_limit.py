@@ -71,6 +71,7 @@ def an_error(depth: int = 0, text: str = "out of descriptors") -> OSError:
         return error
 
 
+@pytest.mark.slow
 def test_r7_a_hundred_thousand_lines_of_one_kind_become_ten_lines_and_a_count(log: Log) -> None:
     for number in range(100_000):
         log.write("socket.accept() out of system resource: fd %d at 0x%x", number % 9, number * 8)

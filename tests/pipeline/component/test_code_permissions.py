@@ -292,6 +292,7 @@ def calls_of(path: Path) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_r13_code_is_loaded_or_run_only_in_known_modules() -> None:
     """If you add a module, check which options lead there: see the marker `LeadsTo`."""
     root = Path(code_permissions.__file__).parents[2]

@@ -138,6 +138,7 @@ async def test_r9_each_turn_of_the_event_loop_starts_few_responses(sources: int)
         await answered(clients, attackers.port)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sources", [1, 100])
 async def test_too_many_connections_of_an_attacker_do_not_exclude_other_sources(
     sources: int,
@@ -163,6 +164,7 @@ class SocketWithoutDescriptors(socket.socket):
         return super().accept()
 
 
+@pytest.mark.slow
 async def test_r7_a_lack_of_descriptors_is_logged_once_and_the_server_recovers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

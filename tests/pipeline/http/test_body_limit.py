@@ -85,6 +85,7 @@ async def test_a_body_over_the_limit_is_refused(sent: bytes, connect: Connect) -
         assert held(shared) == 0
 
 
+@pytest.mark.slow
 async def test_a_body_with_a_content_length_over_the_limit_is_refused_immediately(
     connect: Connect,
 ) -> None:
@@ -180,6 +181,7 @@ async def test_the_total_size_of_all_bodies_is_limited(connect: Connect) -> None
         assert held(shared) == 0
 
 
+@pytest.mark.slow
 async def test_announced_bodies_that_do_not_arrive_exclude_no_other_request(
     connect: Connect,
 ) -> None:
@@ -202,6 +204,7 @@ async def start_post(connect: Connect, port: int, size: int, sent: int) -> Clien
     return client
 
 
+@pytest.mark.slow
 async def test_bodies_that_do_not_arrive_exclude_no_probe(connect: Connect) -> None:
     shared = listeners(connections=8)
     async with shared.listen(LOCAL) as mounts:
@@ -355,6 +358,7 @@ async def test_the_reason_for_a_refusal_is_reported_to_the_handler(
         assert refusals == [reason]
 
 
+@pytest.mark.slow
 async def test_a_client_that_sends_all_before_it_reads_gets_the_refusal(connect: Connect) -> None:
     """As most clients do. If the rest is not read, they get a broken connection instead."""
     async with listeners(linger_seconds=SOON).listen(LOCAL) as mounts:

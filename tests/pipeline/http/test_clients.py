@@ -22,6 +22,7 @@ async def connect() -> AsyncIterator[Connect]:
         yield clients.connect
 
 
+@pytest.mark.slow
 async def test_many_scrapes_at_the_same_time_succeed(connect: Connect) -> None:
     page = "x" * 300_000
     async with listeners().listen(LOCAL) as mounts:
@@ -70,6 +71,7 @@ async def test_idle_connections_do_not_exclude_a_scraper(connect: Connect) -> No
         assert await idle[0].ended()
 
 
+@pytest.mark.slow
 async def test_a_new_connection_gets_503_if_all_are_busy(connect: Connect) -> None:
     gate = asyncio.Event()
 
@@ -115,6 +117,7 @@ async def test_a_connection_that_is_idle_after_its_response_is_closed(connect: C
             assert await client.ended()
 
 
+@pytest.mark.slow
 async def test_a_client_that_reads_too_slowly_is_disconnected_and_uses_little_memory(
     connect: Connect,
 ) -> None:
@@ -212,6 +215,7 @@ async def test_bad_requests_get_400_and_no_log_line(
     assert not caplog.records
 
 
+@pytest.mark.slow
 async def test_the_body_of_a_get_request_is_not_waited_for(connect: Connect) -> None:
     async with listeners().listen(LOCAL) as mounts:
         mounts.mount("/a", says("a"), title="A")

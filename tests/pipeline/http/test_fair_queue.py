@@ -134,6 +134,7 @@ async def test_a_source_known_for_few_requests_is_served_before_all_others(sourc
     assert requests.order[-1] != "seldom", "it is first only once in each round"
 
 
+@pytest.mark.slow
 async def test_the_next_request_is_found_fast_among_20000() -> None:
     requests = Requests(1)
     for at in range(20_000):

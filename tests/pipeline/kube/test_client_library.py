@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 MEASURE = """
 import sys
@@ -35,6 +37,7 @@ def run(program: str) -> str:
     return result.stdout
 
 
+@pytest.mark.slow
 def test_no_generated_module_is_loaded_and_memory_stays_low() -> None:
     added_kilobytes, generated = map(int, run(MEASURE).split())
     assert generated == 0
@@ -44,10 +47,12 @@ def test_no_generated_module_is_loaded_and_memory_stays_low() -> None:
 LOAD = "from pipeline.kube.client_library import kubeconfig_reader\nprint(kubeconfig_reader())"
 
 
+@pytest.mark.slow
 def test_a_library_that_is_already_imported_is_used() -> None:
     assert "load_kube_config" in run("import kubernetes_asyncio\n" + LOAD)
 
 
+@pytest.mark.slow
 def test_credentials_of_a_pod_need_no_library() -> None:
     program = """
 import sys

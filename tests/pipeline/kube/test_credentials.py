@@ -319,6 +319,7 @@ HANGING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", HANGING.values(), ids=list(HANGING))
 def test_a_plugin_that_hangs_is_killed_with_all_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
@@ -341,6 +342,7 @@ def test_a_plugin_that_hangs_is_killed_with_all_its_processes(
     assert resource_count() <= before + 2
 
 
+@pytest.mark.slow
 def test_a_plugin_that_hangs_after_its_token_expires_is_killed_and_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

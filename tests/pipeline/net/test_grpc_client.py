@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 
 def output_of(code: str) -> str:
     """Run code in a new process and return what it prints."""
@@ -28,6 +30,7 @@ def test_a_set_verbosity_of_grpc_stays() -> None:
     assert found == "DEBUG"
 
 
+@pytest.mark.slow
 def test_the_component_registry_does_not_load_grpc() -> None:
     assert output_of(
         "import sys, pipeline.component.registry, pipeline.runtime.runtime; "

@@ -187,6 +187,7 @@ async def test_no_encoding_of_a_query_value_is_in_a_message(query: str, decoded:
         assert "401 No (concealed)!" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "headers", "secrets"), REQUESTS)
 async def test_possible_secrets_of_a_request_are_in_no_message(
     suffix: str, headers: dict[str, str], secrets: list[str]

@@ -90,12 +90,14 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 async def test_a_file_written_in_place_is_reported(path: Path) -> None:
     async with watching(path) as (_, reports):
         path.write_text("two")
         await reports.reaches(1)
 
 
+@pytest.mark.slow
 async def test_a_file_renamed_into_place_is_reported(path: Path) -> None:
     async with watching(path) as (_, reports):
         new = path.with_suffix(".new")
@@ -104,6 +106,7 @@ async def test_a_file_renamed_into_place_is_reported(path: Path) -> None:
         await reports.reaches(1)
 
 
+@pytest.mark.slow
 async def test_an_update_of_a_mounted_config_map_is_reported(tmp_path: Path) -> None:
     for name, text in (("..one", "one"), ("..two", "two")):
         (tmp_path / name).mkdir()
@@ -117,6 +120,7 @@ async def test_an_update_of_a_mounted_config_map_is_reported(tmp_path: Path) -> 
         await reports.reaches(1)
 
 
+@pytest.mark.slow
 async def test_a_file_deleted_and_created_again_is_reported_once(path: Path) -> None:
     async with watching(path) as (_, reports):
         path.unlink()
@@ -125,6 +129,7 @@ async def test_a_file_deleted_and_created_again_is_reported_once(path: Path) -> 
         await reports.reaches(1)
 
 
+@pytest.mark.slow
 async def test_the_same_content_is_not_reported(path: Path) -> None:
     async with watching(path) as (_, reports):
         path.write_text("one")
@@ -132,6 +137,7 @@ async def test_the_same_content_is_not_reported(path: Path) -> None:
         await reports.reaches(0)
 
 
+@pytest.mark.slow
 async def test_many_writes_in_a_short_time_are_few_reports(path: Path) -> None:
     async with watching(path) as (_, reports):
         for turn in range(300):
@@ -143,6 +149,7 @@ async def test_many_writes_in_a_short_time_are_few_reports(path: Path) -> None:
         assert reports.count <= 3
 
 
+@pytest.mark.slow
 async def test_a_requested_report_comes_although_the_file_is_unchanged(path: Path) -> None:
     async with watching(path) as (watch, reports):
         watch.ask()
@@ -151,6 +158,7 @@ async def test_a_requested_report_comes_although_the_file_is_unchanged(path: Pat
         await reports.reaches(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", ["instance", "watch"])
 async def test_without_inotify_the_file_is_read_periodically(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: str

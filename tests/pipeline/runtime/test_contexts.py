@@ -45,6 +45,7 @@ async def test_a_delay_counts_for_ten_seconds(busy: float, least: float, most: f
     assert lateness.delay_ns(clock.now()) == 0
 
 
+@pytest.mark.slow
 async def test_a_delay_is_known_before_the_delayed_timer_runs() -> None:
     """Any task can run first after the delay, and emit an event."""
     clock = SystemClock()

@@ -264,6 +264,7 @@ class TestUnresolvedIds:
         assert len(messages) == 10 + (count > 10)
         assert messages[10:] == (more if count > 10 else [])
 
+    @pytest.mark.slow
     async def test_new_ids_are_logged_up_to_a_limit(self, caplog: pytest.LogCaptureFixture) -> None:
         reports = [
             ("pods", self.claims_on_unknown_gpus(*range(n, n + 900))) for n in range(0, 13_500, 900)

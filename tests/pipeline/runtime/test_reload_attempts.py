@@ -97,6 +97,7 @@ async def test_the_gauge_follows_changes_of_the_configuration_file(
         assert await reload_with(three) == 1
 
 
+@pytest.mark.slow
 async def test_the_gauge_follows_changes_of_the_counters_file(
     registered: Registered, tmp_path: Path
 ) -> None:

@@ -275,6 +275,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reading", [0, 5])
 @pytest.mark.parametrize(("first", "second", "status", "config"), PAIRS)
 def test_r5_r6_two_events_at_every_turn_of_the_loop_end_well(
@@ -317,6 +318,7 @@ def test_r5_an_error_during_a_stop_does_not_prevent_the_end(
     assert found <= {0, 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stuck", ["entering", "stopping"])
 def test_r5_sigterm_ends_podgpu_during_a_reload_that_hangs(
     machine: Machines, caplog: pytest.LogCaptureFixture, stuck: str
@@ -328,6 +330,7 @@ def test_r5_sigterm_ends_podgpu_during_a_reload_that_hangs(
         assert outcome.status == 0, turn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [Machine.sigterm, Machine.error])
 def test_r5_podgpu_ends_during_two_reloads(
     machine: Machines, caplog: pytest.LogCaptureFixture, stop: Event

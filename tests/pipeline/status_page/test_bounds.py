@@ -57,6 +57,7 @@ def test_devices_above_the_limit_are_only_counted() -> None:
     assert "5 more devices are not shown" in problems(found)
 
 
+@pytest.mark.slow
 def test_with_many_devices_fewer_holders_of_each_are_listed() -> None:
     """The document is built on the event loop, so the number of holders must be bounded."""
     node = started_node()

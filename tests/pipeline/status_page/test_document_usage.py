@@ -172,6 +172,7 @@ def test_t25_every_device_has_a_row_with_held_free_and_unknown_time() -> None:
     assert cells[5][0] == f"GPU-gone {MODEL}"
 
 
+@pytest.mark.slow
 def test_the_number_of_shown_devices_is_limited() -> None:
     usage_window = window(
         [usage_row(f"MIG-{number:04}", None, 1, 0, 1) for number in range(MOST_DEVICES + 2)]

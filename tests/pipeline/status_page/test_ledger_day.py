@@ -43,6 +43,7 @@ async def using(ctx: SourceContext) -> None:
     await asyncio.Event().wait()
 
 
+@pytest.mark.slow
 async def test_the_page_and_the_command_show_the_same_usage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

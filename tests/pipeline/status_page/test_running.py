@@ -109,6 +109,7 @@ async def test_the_error_of_a_source_is_reported(registered: Registered) -> None
         assert source["error"]["age_seconds"] < 60
 
 
+@pytest.mark.slow
 async def test_a_resolved_error_of_a_source_is_reported(registered: Registered) -> None:
     failed: list[None] = []
 

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from pipeline.base.errors import TransientError
 from pipeline.model import TotalsRestored
 from pipeline.model.ledger_usage import UsageWindow
@@ -48,6 +50,7 @@ def with_ledger(registered: Registered) -> FakeLedger:
     return ledger
 
 
+@pytest.mark.slow
 async def test_usage_of_the_ledger_is_shown(registered: Registered) -> None:
     ledger = with_ledger(registered)
     async with running(registered, ["gpus"], ["other", "keep"]) as client:
@@ -72,6 +75,7 @@ async def test_a_ledger_that_does_not_respond_delays_no_page(registered: Registe
     assert ledger.left == 1, "podgpu stops nevertheless"
 
 
+@pytest.mark.slow
 async def test_an_error_of_the_ledger_is_shown(registered: Registered) -> None:
     ledger = with_ledger(registered)
     ledger.error = TransientError("/var/lib/x.db: the disk is full; make room")

@@ -215,6 +215,7 @@ def random_topology(count: int) -> Topology:
     )
 
 
+@pytest.mark.slow
 def test_the_choice_is_exact_for_sixteen_gpus_with_random_links() -> None:
     topology = random_topology(ALWAYS_EXACT)
     choice = best(topology, topology.mask, 6)

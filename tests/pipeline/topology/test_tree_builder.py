@@ -206,6 +206,7 @@ def test_pairs_with_an_unknown_gpu_are_ignored() -> None:
     assert len(topology.links) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 1, 2, 63, 64])
 def test_a_tree_has_0_to_64_gpus(count: int) -> None:
     topology = pcie(count) if count > 1 else build(read([card(n) for n in range(count)], _never))

@@ -125,6 +125,7 @@ async def test_scrapes_succeed_during_a_reload() -> None:
         assert statuses == {200}
 
 
+@pytest.mark.slow
 async def test_every_page_shows_one_snapshot() -> None:
     """Snapshots and holders change while clients scrape; each page is of one snapshot."""
     node = Node()

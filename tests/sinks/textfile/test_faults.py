@@ -204,6 +204,7 @@ MOUNTS = (
 )
 
 
+@pytest.mark.slow
 @MAY_MOUNT
 async def test_a_mounted_file_and_a_read_only_folder_are_reported(tmp_path: Path) -> None:
     outside, pod = tmp_path / "host" / "gpu.prom", tmp_path / "pod"

@@ -164,6 +164,7 @@ async def test_the_newest_snapshot_is_written_once_per_interval(path: Path) -> N
         await until(lambda: b"train-0" in bench.text)
 
 
+@pytest.mark.slow
 async def test_without_new_snapshots_the_ages_still_grow(path: Path) -> None:
     """Otherwise a stopped source would look as fresh as at its last event."""
     bench = Bench(path, interval=Duration.parse("1s"))

@@ -172,6 +172,7 @@ def check_headers(headers: dict[str, str]) -> None:
     assert "python" not in values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "status"),
     [*((text, 400) for text in BAD), *GOOD, (HALF, 431), (GOOD[0][0], 503)],

@@ -180,6 +180,7 @@ SOURCES = 300
 """Addresses with failures: more than one /24 network, and many more than may wait."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("addresses", [1, 4, 40, 1000])
 async def test_r3_many_addresses_that_guess_do_not_exclude_another_address(
     addresses: int, checks: Checks
@@ -212,6 +213,7 @@ def far(at: int) -> str:
     return str(IPv4Address(random.Random(at).getrandbits(32)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [near, far])
 async def test_r3_an_address_without_failures_is_served_before_those_with_failures(
     place: Callable[[int], str], checks: Checks, monkeypatch: pytest.MonkeyPatch
@@ -239,6 +241,7 @@ async def test_r3_an_address_without_failures_is_served_before_those_with_failur
         await asyncio.gather(*guesses)
 
 
+@pytest.mark.slow
 async def test_r3_new_addresses_without_end_do_not_exclude_another_network(checks: Checks) -> None:
     """R3: also if its user gets a new password because the file changes."""
     with password_checker() as checker:
@@ -291,6 +294,7 @@ async def test_a_check_that_ends_too_late_is_known_for_the_next_request(
     assert checks.made == 1
 
 
+@pytest.mark.slow
 async def test_r3_a_thousand_guessing_addresses_do_not_exclude_a_scraper_after_a_start(
     web: Web, checks: Checks
 ) -> None:

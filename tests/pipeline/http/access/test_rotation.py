@@ -124,6 +124,7 @@ async def test_a_file_that_is_restored_is_reported_as_valid_again(
     assert messages[1] == f"{web.path}: is valid again"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [True, False])
 async def test_no_scrape_fails_while_certificates_and_cas_change(kept: bool, web: Web) -> None:
     """Certificate, key and CA are replaced one after the other, several times."""

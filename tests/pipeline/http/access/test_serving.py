@@ -235,6 +235,7 @@ def test_check_reads_the_web_config(web: Web, capsys: pytest.CaptureFixture[str]
     assert "tls_server_config.key_file: " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_without_a_web_config_its_libraries_are_not_loaded() -> None:
     program = (
         "import sys, pipeline.runtime.runtime, pipeline.http.listener_registry\n"

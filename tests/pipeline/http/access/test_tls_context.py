@@ -298,6 +298,7 @@ async def test_handshakes_are_limited_and_do_not_exclude_a_scraper(web: Web) -> 
         assert await slow[0].ended()
 
 
+@pytest.mark.slow
 async def test_many_scrapes_over_tls_at_the_same_time_succeed(web: Web) -> None:
     web.secure()
     async with web.serving():
