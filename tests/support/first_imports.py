@@ -40,7 +40,7 @@ def direct_imports(modules: Sequence[str]) -> Imports:
             imports[str(caller["__name__"])] |= imported & known
         return usual(name, caller, local, names or (), level)
 
-    builtins.__import__ = record
+    builtins.__import__ = record  # type: ignore[assignment]  # names of its arguments
     try:
         for module in modules:
             importlib.import_module(module)
