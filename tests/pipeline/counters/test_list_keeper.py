@@ -241,6 +241,7 @@ class TestConfigMap:
                 await found.reaches(["One.", "Two."], ["One."])
                 assert found.counted == ["refused"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("code", "reason", "expected"),
         [

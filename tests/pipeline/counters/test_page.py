@@ -56,6 +56,7 @@ async def page_with(port: int, *words: str) -> str:
             await asyncio.sleep(0.005)
 
 
+@pytest.mark.slow
 async def test_the_page_changes_from_one_list_to_the_next_without_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def readings(out: Path) -> set[str]:
     return set(devices[-1]["readings"]) if devices else set()
 
 
+@pytest.mark.slow
 def test_a_changed_list_and_a_sighup_reload_the_counters(
     tmp_path: Path, config: Path, node: dict[str, str]
 ) -> None:
@@ -52,6 +53,7 @@ def test_a_changed_list_and_a_sighup_reload_the_counters(
     assert "counters list unchanged" in errors
 
 
+@pytest.mark.slow
 def test_a_missing_list_ends_the_start_with_status_2(
     tmp_path: Path, config: Path, node: dict[str, str]
 ) -> None:

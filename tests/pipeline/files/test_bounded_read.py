@@ -92,6 +92,7 @@ async def test_a_cancelled_reader_does_not_wait_and_its_file_is_closed_later(
     assert path not in links
 
 
+@pytest.mark.slow
 def test_the_process_ends_although_the_file_does_not_respond(tmp_path: Path) -> None:
     path = tmp_path / "podlist.json"
     path.write_text("[]")

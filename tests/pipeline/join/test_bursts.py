@@ -51,6 +51,7 @@ def test_a_burst_of_events_has_the_same_result_as_single_events(world: World, se
     assert shown(burst) == shown(single)
 
 
+@pytest.mark.slow
 def test_a_burst_costs_one_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Cluster()
     node.pods()

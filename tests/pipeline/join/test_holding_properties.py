@@ -23,6 +23,7 @@ from pipeline.model import (
     XidError,
 )
 from pipeline.recording import shifted
+from pipeline.usage import renames
 from pipeline.usage.container_account import ContainerAccount
 from pipeline.usage.container_accounts import MAX_CONTAINERS, ContainerAccounts
 from pipeline.usage.holding import HoldingAccount
@@ -107,11 +108,14 @@ class Run:
             self.owners[roster._device, one.id] = entry.id
             _finalize(roster, entry, one, now_ns)
 
-        with (
-            patch("pipeline.usage.renames.merge_containers", self.rename),
-            patch.object(ContainerAccounts, "_finalize", finalize),
-        ):
+        # For each event, and `patch` takes long.
+        renames.merge_containers = self.rename
+        ContainerAccounts._finalize = finalize  # type: ignore[assignment, method-assign]
+        try:
             self.join.apply(envelope)
+        finally:
+            renames.merge_containers = merge_containers
+            ContainerAccounts._finalize = _finalize  # type: ignore[method-assign]
         snapshot = self.join.snapshot(envelope.at)
         self.take_errors(snapshot.xids)
         usage = snapshot.usage

@@ -206,6 +206,7 @@ def test_an_account_has_the_newest_description_of_its_pod() -> None:
     assert node.only_container().pod is newer.info
 
 
+@pytest.mark.slow
 def test_memory_for_past_pods_is_bounded() -> None:
     node = SampledCluster()
     node.pods()

@@ -263,6 +263,7 @@ class TestTime:
         assert counts(node) == {"gpu": (2, 1, 0)}
 
 
+@pytest.mark.slow
 def test_a_long_list_of_advertised_ids_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plugin that divides a GPU by memory offers one id for each unit of memory."""
     node = Idle()

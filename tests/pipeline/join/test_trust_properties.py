@@ -127,6 +127,7 @@ def true_evidence(was: Any) -> set[Evidence]:
     return {one.evidence for one in was.holders if one.subject.namespace == AUTHOR}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_t01_t02_a_lie_moves_no_gpu_of_another_pod() -> None:
     for seed in range(SEED, SEED + WORLDS):

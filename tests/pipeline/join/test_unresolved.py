@@ -62,7 +62,7 @@ class TestUnresolved:
         assert node.snapshot().sources["one"].unresolved_total == 1
 
 
-LARGE = 10_000
+LARGE = 3_000
 LONG = {
     "unknown ids": [claim(f"p-{n}", f"GPU-{n:032x}") for n in range(LARGE)],
     "one device": [claim(f"p-{n}", uuid_of(0)) for n in range(LARGE)],
@@ -74,8 +74,9 @@ LONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reported", LONG.values(), ids=LONG.keys())
-def test_a_list_of_the_largest_size_is_resolved_quickly(reported: list[Claim]) -> None:
+def test_a_long_list_is_resolved_quickly(reported: list[Claim]) -> None:
     node = Node()
     node.has(*GPUS)
     spent = []
@@ -84,10 +85,11 @@ def test_a_list_of_the_largest_size_is_resolved_quickly(reported: list[Claim]) -
         node.podlist(*turn)
         node.snapshot()
         spent.append(time.thread_time() - start)
-    # About 200 ms, a few times that on a busy machine. Quadratic time would be minutes.
-    assert max(spent) < 5
+    # About 60 ms, a few times that on a busy machine. Quadratic time would be above 10 s.
+    assert max(spent) < 1.5
 
 
+@pytest.mark.slow
 def test_a_pod_with_many_containers_is_resolved_quickly() -> None:
     """Their number is limited by the size of an object in the API server."""
     many = tuple(

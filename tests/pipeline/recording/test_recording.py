@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ from pipeline.recording import (
     sample_codec,
 )
 from tests.pipeline.recording.strategies import envelopes, instants, texts
+from tests.support.examples import examples
 from tests.support.nodes import START, at, every_field, gpu, reading
 
 HEADER = Header("0.1.0", "node-1", START)
@@ -78,7 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(st.lists(envelopes, max_size=6))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=examples(50))
 def test_every_event_is_read_as_it_was_written(folder: Path, recorded: list[Envelope]) -> None:
     found = replayed(record(folder / "all", recorded))
     assert found == recorded
@@ -137,6 +139,7 @@ def test_clock_ticks_are_not_recorded(tmp_path: Path) -> None:
     assert replayed(record(tmp_path / "ticks", [tick, lost])) == [lost]
 
 
+@pytest.mark.slow
 def test_five_minutes_of_a_node_are_small(tmp_path: Path) -> None:
     cards = [gpu(index) for index in range(4)]
     chance, recorded = random.Random(1), []
@@ -164,6 +167,7 @@ def test_five_minutes_of_a_node_are_small(tmp_path: Path) -> None:
 # -- a recorder that is killed
 
 
+@pytest.mark.slow
 def test_a_killed_recorder_leaves_what_it_recorded(tmp_path: Path) -> None:
     path = tmp_path / "killed.podgpu.gz"
     program = textwrap.dedent(f"""
@@ -196,6 +200,7 @@ def test_a_clock_tick_flushes_the_last_events_to_the_file(tmp_path: Path) -> Non
         assert replayed(writer.path)[-1] == late
 
 
+@pytest.mark.slow
 def test_a_file_that_is_cut_anywhere_returns_the_events_before_the_cut(tmp_path: Path) -> None:
     recorded = rounds(30)
     content = record(tmp_path / "whole", recorded).read_bytes()
@@ -214,10 +219,15 @@ def test_a_file_that_is_cut_anywhere_returns_the_events_before_the_cut(tmp_path:
     assert before == len(recorded)
 
 
+@cache
+def _ten_rounds(folder: Path) -> bytes:
+    return record(folder / "damaged", rounds(10)).read_bytes()
+
+
 @given(st.data())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=examples(50))
 def test_a_damaged_file_is_an_error_and_no_crash(folder: Path, data: st.DataObject) -> None:
-    content = bytearray(record(folder / "damaged", rounds(10)).read_bytes())
+    content = bytearray(_ten_rounds(folder))
     offset = data.draw(st.integers(0, len(content) - 1))
     content[offset] ^= data.draw(st.integers(1, 255))
     (folder / "damaged").write_bytes(content)
@@ -328,12 +338,13 @@ def test_an_invalid_line_is_an_error_with_its_number_and_a_fix(
     assert "record it again" in encoded
 
 
+@pytest.mark.slow
 def test_a_line_that_is_too_long_is_refused_without_much_memory(tmp_path: Path) -> None:
     path = tmp_path / "bomb"
     compressor = zlib.compressobj(wbits=31)
     with path.open("wb") as file:
         file.write(compressor.compress(HEADER.encode()))
-        for _ in range(256):
+        for _ in range(64):  # a line has at most 16 MiB
             file.write(compressor.compress(b"x" * (1 << 20)))
         file.write(compressor.flush())
     assert path.stat().st_size < 1 << 20

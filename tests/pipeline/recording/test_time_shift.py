@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 
 from pipeline.model import (
     NS,
@@ -17,6 +17,7 @@ from pipeline.recording import (
     shifted,
 )
 from tests.pipeline.recording.strategies import events
+from tests.support.examples import examples
 from tests.support.nodes import START, claim, claims, gpu, mig, reading
 
 
@@ -26,6 +27,7 @@ def instants_in(value: object) -> list[tuple[int, int]]:
 
 
 @given(events)
+@settings(max_examples=examples(50))
 def test_every_instant_is_shifted_and_nothing_else_changes(event: Event) -> None:
     shifted_event = shifted(
         event, lambda i: Instant(i.mono_ns + 5, i.wall_ns - 7), lambda validity: validity + 1

@@ -21,6 +21,7 @@ from tests.pipeline.recording.test_recording import (
     write_lines,
 )
 from tests.pipeline.usage.samples import S
+from tests.support.examples import examples
 from tests.support.nodes import at, uuid_of
 
 
@@ -60,7 +61,7 @@ def sample_event(
 
 
 @given(st.lists(st.lists(device_uses, max_size=3).map(tuple), max_size=4), instants)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=examples(50))
 def test_every_usage_sample_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, samples: list[tuple[DeviceUse, ...]], when: object
 ) -> None:

@@ -157,6 +157,7 @@ async def test_a_file_rotated_during_compression_is_replaced_at_its_new_name(
     assert [values(tmp_path / f"gpu.jsonl.{n}.gz") for n in (3, 2, 1)] == [[1], [2], [3]]
 
 
+@pytest.mark.slow
 async def test_a_stop_aborts_compression(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     path.with_name("gpu.jsonl.1").write_bytes(os.urandom(64 << 20))

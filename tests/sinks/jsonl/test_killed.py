@@ -22,7 +22,7 @@ from sinks.jsonl.target import FailureLog
 from tests.sinks.jsonl.support import parsed
 from tests.support.nodes import START
 
-KILLS = 40
+KILLS = 20
 
 # Imports once, and then forks a process for each number that it reads from standard input.
 FORKS = """
@@ -30,7 +30,7 @@ import asyncio, os, sys, time
 from pathlib import Path
 from config.value_types import ByteSize
 from pipeline.model import Instant
-from sinks.jsonl.rotating_file import FileTarget
+from sinks.jsonl.rotating_file import RotatingFile
 from sinks.jsonl.line_encoder import Batch
 from sinks.jsonl.options import Options
 from sinks.jsonl.target import FailureLog
@@ -70,7 +70,7 @@ GZIP = """
 def work(first):
     setting = Options(path=str(path), max_size=ByteSize.parse("600KiB"), keep=1000, compress="gzip")
     now = Instant(0, 0)
-    target = FileTarget(path, setting, now, FailureLog())
+    target = RotatingFile(path, setting, now, FailureLog())
     for number in range(first, 1_000_000):
         line = b'{"record":"n","n":%d,"x":"%s"}\\n' % (number, os.urandom(15_000).hex().encode())
         target.write(Batch([line], [1]), now)
@@ -146,7 +146,7 @@ def test_after_kills_during_compression_no_line_is_lost_or_repeated(tmp_path: Pa
 
     with killing(path, GZIP) as kill:
         # On a busy machine, more kills happen before there is a file to compress.
-        while kills < KILLS or (partial < 2 and kills < 5 * KILLS):
+        while kills < KILLS or (partial < 2 and kills < 10 * KILLS):
             kills += 1
             kill(seen, random.uniform(0.01, 0.12))
             partial += any(file.name.startswith(".") for file in tmp_path.iterdir())

@@ -5,7 +5,7 @@ from operator import itemgetter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base.telemetry import Meter, Point, Telemetry
@@ -30,6 +30,7 @@ from pipeline.model import (
 from sinks.jsonl.json_values import rfc3339
 from sinks.jsonl.line_encoder import LineEncoder
 from tests.sinks.jsonl.support import documented_lines, parsed, shape
+from tests.support.examples import examples
 from tests.support.nodes import START, Node, at, claim, every_field, gpu, mig, reading
 
 
@@ -328,6 +329,7 @@ values = st.integers() | st.floats() | st.sampled_from([1 << 64, -(1 << 70), 10*
         max_size=2,
     ).map(tuple),
 )
+@settings(max_examples=examples(40))
 def test_j4_any_reading_results_in_strict_json(
     samples: list[tuple[str, Any, int | float]],
     when: Instant,

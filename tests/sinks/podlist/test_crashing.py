@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -26,6 +28,7 @@ def pods(text: str) -> list[str]:
     return [entry["name"] for entry in rest]
 
 
+@pytest.mark.slow
 def test_a_killed_replacement_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
     found = deaths(tmp_path, "rename")
     assert len(found) > 4 * 10
@@ -36,6 +39,7 @@ def test_a_killed_replacement_leaves_the_old_or_the_new_file(tmp_path: Path) -> 
         assert death["files"] == ["podlist.json"]
 
 
+@pytest.mark.slow
 def test_a_killed_write_in_place_is_incomplete_and_repaired_at_the_next_start(
     tmp_path: Path,
 ) -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sinks.podlist.entry_encoder import Entry
 from sinks.podlist.shared_list import NoListError, compose, entries_beside, parse_document
 from sources.podlist.pod_list_file import read_pod_list
 from tests.sinks.podlist.support import OLD_OWN_ENTRY, OTHER_ENTRY, listing
+from tests.support.examples import examples
 
 VERBATIM = {
     "unknown keys and white space": OTHER_ENTRY,
@@ -136,6 +137,7 @@ _VALUES = st.recursive(
 
 
 @given(st.lists(_VALUES), st.sampled_from([None, 1]), st.booleans())
+@settings(max_examples=examples(40))
 def test_any_list_is_parsed_and_composed_without_a_change(
     values: list[Any], indent: int | None, ascii_only: bool
 ) -> None:

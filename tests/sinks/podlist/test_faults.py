@@ -349,6 +349,7 @@ async def test_a_stop_waits_for_a_write_that_ends_soon(path: Path, stuck: thread
     assert podgpu_entries(path) == [f"a={uuids(0)}"]
 
 
+@pytest.mark.slow
 def test_the_process_ends_although_the_file_system_does_not_respond(path: Path) -> None:
     program = textwrap.dedent(f"""
         import asyncio, os, pathlib, time

@@ -78,6 +78,7 @@ MOUNTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mounts", MOUNTS.values(), ids=MOUNTS)
 async def test_a_file_that_cannot_be_replaced_is_written_in_place(
     places: tuple[Path, Path], mounts: str
@@ -98,6 +99,7 @@ async def test_a_file_that_cannot_be_replaced_is_written_in_place(
     assert inside.read_text() == ""
 
 
+@pytest.mark.slow
 async def test_a_mount_of_a_file_that_was_replaced_outside_is_an_error(
     places: tuple[Path, Path],
 ) -> None:

@@ -79,6 +79,7 @@ def device_id(attribution: Attribution, ids: Ids) -> RawDeviceId:
 
 
 @given(ATTRIBUTIONS, st.lists(st.sampled_from([OTHER_ENTRY, OLD_OWN_ENTRY, '"x"', "[]"])))
+@settings(max_examples=examples(40))
 def test_entries_of_others_stay_unchanged(
     attributions: list[Attribution], existing: list[str]
 ) -> None:

@@ -129,6 +129,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "podlist.json"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", ["rename", "inplace"])
 async def test_a_container_that_stopped_is_no_longer_listed(
     path: Path, monkeypatch: pytest.MonkeyPatch, write: str
@@ -195,6 +196,7 @@ async def test_a_stop_leaves_the_file_and_the_next_start_takes_it_over(
         await until(lambda: podgpu_entries(path) == [f"b={uuids(1)}"])
 
 
+@pytest.mark.slow
 async def test_a_change_is_written_within_milliseconds(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

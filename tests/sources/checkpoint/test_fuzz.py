@@ -5,7 +5,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.component.claim_file_reader import FileClaims
@@ -13,6 +13,7 @@ from pipeline.files.bounded_read import UnreadableError
 from sources.checkpoint.allocate_response import InvalidResponseError, gpus_of
 from sources.checkpoint.checkpoint_file import read_checkpoint
 from tests.sources.checkpoint.checkpoints import GPU, checkpoint, entry, visible
+from tests.support.examples import examples
 
 PATH = Path("checkpoint")
 VALID = checkpoint(entry([GPU], visible(GPU)), entry({"0": [GPU], "1": None}, None, uid="u2"))
@@ -55,6 +56,7 @@ def test_a_valid_file_with_a_damaged_part_is_read_or_refused(
 
 
 @given(st.lists(entries, max_size=4))
+@settings(max_examples=examples(40))
 def test_entries_of_any_format_are_read_or_refused(listed: list[object]) -> None:
     read(checkpoint(*listed))
 

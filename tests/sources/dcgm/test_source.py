@@ -165,6 +165,7 @@ class TestFromAFile:
         path.write_text(PAGE)
         return path
 
+    @pytest.mark.slow
     async def test_a_file_is_read_when_it_has_changed(self, path: Path) -> None:
         source = DcgmSource(Options(path=path, interval=SECOND))
         async with running(source, FakeSourceContext()) as ctx:

@@ -128,6 +128,7 @@ async def test_the_library_stays_initialised_while_another_source_uses_it(
 
 
 class TestACallThatHangs:
+    @pytest.mark.slow
     @pytest.mark.parametrize("call", ["dcgmConnect_v2", "dcgmWatchFields", READ])
     async def test_it_holds_one_thread_however_often_the_source_restarts(
         self, fake_dcgm: FakeDcgm, call: str

@@ -77,6 +77,7 @@ async def test_only_selected_devices_have_readings_and_all_are_reported(
     assert set(inventories(ctx)[0]) == all_devices, "the join still knows all devices"
 
 
+@pytest.mark.slow
 async def test_f_reports_each_quantity_once(fake_nvml: FakeNvml) -> None:
     """Fields that instances have are read for instances, others for the GPU. Sums count once."""
     ctx = FakeSourceContext()

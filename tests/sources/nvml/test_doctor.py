@@ -179,6 +179,7 @@ async def test_without_a_driver_the_library_check_is_skipped(
     assert of(await examined(ctx), "nvml.library").verdict is Verdict.SKIPPED
 
 
+@pytest.mark.slow
 def test_the_library_is_searched_by_the_dynamic_linker() -> None:
     """The check runs in a separate process, because this one has loaded the fake."""
     code = (

@@ -111,6 +111,7 @@ async def test_windows_restart_after_a_gpu_was_lost(fake_nvml: FakeNvml) -> None
     assert fake_nvml.gpm_samples() == (0, 0)
 
 
+@pytest.mark.slow
 async def test_windows_restart_when_mig_mode_changes(fake_nvml: FakeNvml) -> None:
     ctx = context(ACTIVE)
     async with running(ctx, options(**SPACED)):

@@ -106,6 +106,7 @@ async def test_hidden_processes_are_logged_once_with_the_fix(
     assert f"cannot read {tmp_path}/nowhere/1/stat" in message
 
 
+@pytest.mark.slow
 async def test_processes_are_reported_once_the_host_s_procfs_is_mounted(
     fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:

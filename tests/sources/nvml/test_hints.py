@@ -55,6 +55,7 @@ async def test_a_hint_for_a_mig_instance_reads_its_gpu(fake_nvml: FakeNvml) -> N
     assert {r.device for r in samples.readings} == {GPU[1]}
 
 
+@pytest.mark.slow
 async def test_a_hint_is_handled_between_two_gpus_of_a_round(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     slow_gpus = {"nvmlDeviceGetPowerUsage": 0.3}

@@ -332,6 +332,7 @@ async def test_processes_that_move_between_instance_and_gpu_are_followed(
                 assert values(samples, uuid)["processes{compute}"] == len(expected)
 
 
+@pytest.mark.slow
 async def test_fifty_six_instances_are_read(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(mig_node())

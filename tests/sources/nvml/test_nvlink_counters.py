@@ -161,6 +161,7 @@ async def test_a_failed_error_counter_does_not_affect_the_others(fake_nvml: Fake
     assert set(errors(ctx)) == {(GPU[0], "unknown")}
 
 
+@pytest.mark.slow
 async def test_nvlink_up_follows_the_state_of_each_link(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["nvlink_up", "gpu_up"])
@@ -197,6 +198,7 @@ async def test_a_card_without_gpm_has_no_pcie_bytes(fake_nvml: FakeNvml) -> None
     assert found == {"gpu_up": 1}
 
 
+@pytest.mark.slow
 async def test_pcie_bytes_do_not_grow_while_a_gpu_is_lost(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan([*PCIE, "gpu_up"])
@@ -216,6 +218,7 @@ async def test_pcie_bytes_do_not_grow_while_a_gpu_is_lost(fake_nvml: FakeNvml) -
     )
 
 
+@pytest.mark.slow
 async def test_pcie_bytes_continue_after_reloads_of_podgpu_and_the_driver(
     fake_nvml: FakeNvml,
 ) -> None:

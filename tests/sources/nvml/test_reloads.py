@@ -87,6 +87,7 @@ async def test_a_changed_interval_and_deadline_apply(fake_nvml: FakeNvml) -> Non
         assert good_for(rounds(ctx)[0], ["power_watts"]) == {9 * NS // 10}
 
 
+@pytest.mark.slow
 async def test_a_hanging_thread_is_remembered_and_not_repeated(fake_nvml: FakeNvml) -> None:
     before = threading.active_count()  # threads of other tests may still be ending
     ctx = FakeSourceContext()

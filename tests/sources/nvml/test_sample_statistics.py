@@ -70,6 +70,7 @@ async def test_minimum_mean_and_maximum_have_the_unit_of_the_field(fake_nvml: Fa
     assert errors(ctx) == {}
 
 
+@pytest.mark.slow
 async def test_a_peak_between_two_rounds_is_seen_during_the_whole_window(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -91,6 +92,7 @@ async def test_a_peak_between_two_rounds_is_seen_during_the_whole_window(
         )
 
 
+@pytest.mark.slow
 async def test_a_ring_that_is_shorter_than_the_interval_is_read_between_rounds(
     fake_nvml: FakeNvml,
 ) -> None:

@@ -262,6 +262,7 @@ async def test_the_links_of_a_gpu_that_hung_are_not_read_again_soon(
     assert nvlinks(topologies(ctx)[-1]) == {(0, 1): None}
 
 
+@pytest.mark.slow
 async def test_a_hanging_pair_blocks_one_thread_and_is_not_repeated(
     fake_nvml: FakeNvml, no_thread_left: None, polled_each_slow_round: None
 ) -> None:

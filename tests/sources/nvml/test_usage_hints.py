@@ -43,6 +43,7 @@ async def test_a_hint_samples_the_named_gpus_at_start_and_end_of_a_pod(fake_nvml
     assert ended.at.mono_ns - started.at.mono_ns < 2 * NS
 
 
+@pytest.mark.slow
 async def test_forced_samples_take_no_busy_time_from_regular_ones(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2, processes=[Proc(7)], loads=[Load(7, 50)]))

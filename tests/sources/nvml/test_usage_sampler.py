@@ -55,6 +55,7 @@ async def test_each_sample_starts_where_the_one_before_ended(fake_nvml: FakeNvml
         assert process.owner is not None
 
 
+@pytest.mark.slow
 async def test_busy_time_is_the_sum_of_the_processes(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     loads = [Load(7, 30), Load(8, 60)]
@@ -185,6 +186,7 @@ async def test_no_samples_are_taken_if_usage_or_processes_is_off(
     assert "nvmlDeviceGetProcessUtilization" not in fake_nvml.calls()
 
 
+@pytest.mark.slow
 async def test_a_sample_makes_exactly_these_calls(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2, processes=[Proc(pid) for pid in range(1, 60)]))
@@ -216,6 +218,7 @@ async def test_a_sample_makes_exactly_these_calls(fake_nvml: FakeNvml) -> None:
     }
 
 
+@pytest.mark.slow
 async def test_samples_and_rounds_do_not_wait_for_each_other(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     # A sample of four GPUs takes 0.2 s.

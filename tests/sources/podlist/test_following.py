@@ -57,7 +57,7 @@ async def test_a_change_is_reported_within_milliseconds(
 
 
 @WRITERS
-async def test_after_a_thousand_changes_in_a_row_the_last_is_reported(
+async def test_after_many_changes_in_a_row_the_last_is_reported(
     path: Path, write: Callable[[Path, str], None]
 ) -> None:
     write(path, listing("first"))
@@ -65,11 +65,11 @@ async def test_after_a_thousand_changes_in_a_row_the_last_is_reported(
         await ctx.wait_for_pods("first")
 
         def burst() -> None:
-            for number in range(1000):
+            for number in range(300):
                 write(path, listing(f"p{number}"))
 
         await asyncio.to_thread(burst)
-        await ctx.wait_for_pods("p999")
+        await ctx.wait_for_pods("p299")
         # A writer in place may be interrupted between emptying the file and writing it.
         assert [reason for reason in ctx.reasons() if "is empty" not in reason] == []
 

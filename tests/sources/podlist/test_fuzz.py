@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.component.claim_file_reader import FileClaims
 from sources.podlist.pod_list_file import BadDocumentError, read_pod_list
+from tests.support.examples import examples
 
 PATH = Path("podlist.json")
 
@@ -87,11 +88,13 @@ def test_any_bytes_result_in_claims_or_an_error(data: bytes) -> None:
 
 
 @given(mutated())
+@settings(max_examples=examples(40))
 def test_damaged_lists_result_in_claims_or_an_error(data: bytes) -> None:
     read(data)
 
 
 @given(texts)
+@settings(max_examples=examples(40))
 def test_each_problem_of_any_list_shows_its_place(data: bytes) -> None:
     listed: list[Any] = json.loads(data)
     found = read(data)
@@ -108,6 +111,7 @@ def test_each_problem_of_any_list_shows_its_place(data: bytes) -> None:
 
 
 @given(st.lists(valid_entry, max_size=4), values, st.integers(0, 4), st.booleans())
+@settings(max_examples=examples(40))
 def test_an_invalid_entry_does_not_affect_other_entries(
     listed: list[dict[str, Any]], anything: object, at: int, escaped: bool
 ) -> None:
@@ -121,6 +125,7 @@ def test_an_invalid_entry_does_not_affect_other_entries(
 
 
 @given(st.lists(valid_entry, max_size=6))
+@settings(max_examples=examples(40))
 def test_valid_lists_have_no_problems(listed: list[dict[str, Any]]) -> None:
     found = read(json.dumps(listed).encode())
     assert found is not None

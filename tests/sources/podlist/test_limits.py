@@ -20,6 +20,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.ENOMEM])
 async def test_without_inotify_watches_the_file_is_polled(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: int
@@ -46,6 +47,7 @@ async def test_without_inotify_watches_the_file_is_polled(
     assert caplog.messages[1:] == [f"{path}: watching for changes again"]
 
 
+@pytest.mark.slow
 async def test_without_inotify_instances_the_file_is_polled(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -70,6 +72,7 @@ async def test_without_inotify_instances_the_file_is_polled(
     assert caplog.messages[1:] == [f"{path}: watching for changes again"]
 
 
+@pytest.mark.slow
 async def test_a_change_is_seen_although_the_inotify_queue_overflowed(path: Path) -> None:
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if limit > 50_000:

@@ -49,6 +49,7 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
     return outside, inside
 
 
+@pytest.mark.slow
 async def test_a_mounted_file_shows_writes_in_place_and_its_replacement_is_reported(
     places: tuple[Path, Path],
 ) -> None:
@@ -64,6 +65,7 @@ async def test_a_mounted_file_shows_writes_in_place_and_its_replacement_is_repor
         )
 
 
+@pytest.mark.slow
 async def test_a_mounted_folder_shows_writes_in_place_and_replacements(
     places: tuple[Path, Path],
 ) -> None:
