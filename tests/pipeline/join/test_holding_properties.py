@@ -109,7 +109,7 @@ class Run:
             _finalize(roster, entry, one, now_ns)
 
         # For each event, and `patch` takes long.
-        renames.merge_containers = self.rename
+        renames.merge_containers = self.rename  # type: ignore[assignment]
         ContainerAccounts._finalize = finalize  # type: ignore[assignment, method-assign]
         try:
             self.join.apply(envelope)
