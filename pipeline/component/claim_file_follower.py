@@ -12,6 +12,7 @@ from pipeline.component.claim_file_reader import (
     Read,
 )
 from pipeline.component.contracts import SourceContext
+from pipeline.files.bounded_read import run_in_executor
 from pipeline.files.file_watch import Watcher
 from pipeline.model import NS, ClaimsReplaced, SourceLost
 
@@ -44,6 +45,9 @@ async def follow(
     """
     with Watcher(options.path) as watcher, ExitStack() as stack:
         reader = ClaimFileReader(options.path, options.max_size, read, watcher, absent)
+        # One call: at a start, claims that came after the first readings would leave these without
+        # a pod for a moment.
+        read_file = run_in_executor(reader.read)
         report = _Reporter(ctx, options)
         if follow_hints:
             stack.callback(asyncio.create_task(_take_hints(ctx, watcher, report)).cancel)
@@ -52,7 +56,7 @@ async def follow(
             watcher.open()
             watcher.forget()
             start_ns = ctx.clock.now().mono_ns
-            outcome = await reader.read(changed)
+            outcome = await read_file(changed)
             took_ns = ctx.clock.now().mono_ns - start_ns
             watcher.log_state(ctx.log)
             wait = await report.file(outcome, changed)

@@ -1,13 +1,12 @@
 """Reads a file of claims once: sets watches, reads the bytes, parses claims."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from config.value_types import ByteSize
-from pipeline.files.bounded_read import AbsentError, Stamp, UnreadableError, read_local_file
+from pipeline.files.bounded_read import AbsentError, Stamp, UnreadableError, read_file
 from pipeline.files.file_watch import Watcher
 from pipeline.model import Claim
 from pipeline.model.plugin_ids import reuse_unchanged
@@ -63,18 +62,18 @@ class ClaimFileReader:
         self._outcome: Outcome = FileFault("not read yet")
         self._listed = FileClaims(())
 
-    async def read(self, changed: bool) -> Outcome:
-        """Return the file's current claims, or the fault.
+    def read(self, changed: bool) -> Outcome:
+        """Return the file's current claims, or the fault. It blocks: call it in a thread.
 
         Args:
             changed: the file may have changed. Otherwise it is read only if its stamp differs.
         """
-        await asyncio.to_thread(self._watcher.arm)
+        self._watcher.arm()
         # Two writes within one tick of the filesystem's clock have the same stamp. A stamp is only
         # trusted once two reads have found it.
         known = self._stamp if self._settled and not changed else None
         try:
-            content = await read_local_file(self._path, self._max_size, known)
+            content = read_file(self._path, self._max_size, known)
         except UnreadableError as error:
             self._stamp, self._settled = None, False
             fix = f"; {self._absent}" if self._absent and isinstance(error, AbsentError) else ""
@@ -84,7 +83,7 @@ class ClaimFileReader:
             return self._outcome
         self._settled = content.stamp == self._stamp
         self._stamp = content.stamp
-        self._outcome = await asyncio.to_thread(self._parse, content.data)
+        self._outcome = self._parse(content.data)
         return self._outcome
 
     def _parse(self, data: bytes) -> Outcome:

@@ -62,13 +62,12 @@ def read_file(
     return _checked(Content(stamp, data), path, max_size)
 
 
+run_in_executor = aiofiles.os.wrap
+"""Return an asynchronous version of a function; its calls run in the default executor."""
+
 async def read_local_file(path: Path, max_size: ByteSize, known: Stamp | None) -> Content:
     """Read a file as `read_file` does, without blocking the event loop."""
-    with _with_reason(path):
-        async with opened(path) as file:
-            stamp = _stamp(await aiofiles.os.stat(file.fileno()), path)
-            data = None if stamp == known else await file.read(_bytes_to_read(stamp, max_size))
-    return _checked(Content(stamp, data), path, max_size)
+    return await run_in_executor(read_file)(path, max_size, known)
 
 
 @contextlib.asynccontextmanager

@@ -1,6 +1,5 @@
 """The reader of files with claims, tested with the reader function of `podlist`."""
 
-import asyncio
 from functools import partial
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from config.value_types import ByteSize
 from pipeline.component.claim_file_reader import ClaimFileReader, FileClaims, FileFault
-from pipeline.files.bounded_read import Content, Stamp, read_local_file
+from pipeline.files.bounded_read import Content, Stamp, read_file
 from pipeline.files.file_watch import Watcher
 from sources.podlist.pod_list_file import read_pod_list
 from tests.sources.podlist.running import listing, replace
@@ -31,73 +30,71 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Record for each check whether it read the file."""
     checks: list[bool] = []
 
-    async def reading(path: Path, max_size: ByteSize, known: Stamp | None) -> Content:
-        content = await read_local_file(path, max_size, known)
+    def reading(path: Path, max_size: ByteSize, known: Stamp | None) -> Content:
+        content = read_file(path, max_size, known)
         checks.append(content.data is not None)
         return content
 
-    monkeypatch.setattr("pipeline.component.claim_file_reader.read_local_file", reading)
+    monkeypatch.setattr("pipeline.component.claim_file_reader.read_file", reading)
     return checks
 
 
-async def test_an_unchanged_file_is_read_twice_because_file_times_are_coarse(
+def test_an_unchanged_file_is_read_twice_because_file_times_are_coarse(
     path: Path, read: list[bool]
 ) -> None:
     reader = reader_of(path)
-    outcomes = [await reader.read(changed) for changed in (True, False, False, False)]
+    outcomes = [reader.read(changed) for changed in (True, False, False, False)]
     assert read == [True, True, False, False]
     assert all(outcome is outcomes[0] for outcome in outcomes)
     replace(path, listing("b"))
-    assert await reader.read(changed=False) != outcomes[0]
-    assert await reader.read(changed=True) is await reader.read(changed=False)
+    assert reader.read(changed=False) != outcomes[0]
+    assert reader.read(changed=True) is reader.read(changed=False)
     assert read[4:] == [True, True, False]
 
 
-async def test_a_reported_change_is_read_even_if_the_file_time_is_unchanged(
+def test_a_reported_change_is_read_even_if_the_file_time_is_unchanged(
     path: Path, read: list[bool]
 ) -> None:
     reader = reader_of(path)
     for _ in range(4):
-        await reader.read(changed=True)
+        reader.read(changed=True)
     assert read == [True] * 4
 
 
-async def test_an_unchanged_invalid_file_is_not_parsed_repeatedly(
-    path: Path, read: list[bool]
-) -> None:
+def test_an_unchanged_invalid_file_is_not_parsed_repeatedly(path: Path, read: list[bool]) -> None:
     path.write_text("{}")
     reader = reader_of(path)
-    outcomes = [await reader.read(changed=False) for _ in range(3)]
+    outcomes = [reader.read(changed=False) for _ in range(3)]
     assert outcomes == [FileFault(f"{path}:1:1: expected a list, found an object")] * 3
     assert read == [True, True, False]
 
 
-async def test_equal_claims_after_a_fault_are_the_same_object(path: Path) -> None:
+def test_equal_claims_after_a_fault_are_the_same_object(path: Path) -> None:
     reader = reader_of(path)
-    before = await reader.read(changed=True)
+    before = reader.read(changed=True)
     path.unlink()
-    assert isinstance(await reader.read(changed=True), FileFault)
+    assert isinstance(reader.read(changed=True), FileFault)
     path.write_text(listing("a"))
-    assert await reader.read(changed=True) is before
+    assert reader.read(changed=True) is before
 
 
-async def test_claims_stay_the_same_object_if_only_the_problems_change(path: Path) -> None:
+def test_claims_stay_the_same_object_if_only_the_problems_change(path: Path) -> None:
     reader = reader_of(path)
-    before = await reader.read(changed=True)
+    before = reader.read(changed=True)
     path.write_text(listing("a")[:-1] + ", 1]")
-    after = await reader.read(changed=True)
+    after = reader.read(changed=True)
     assert isinstance(before, FileClaims)
     assert isinstance(after, FileClaims)
     assert after.claims is before.claims
     assert after.problems != before.problems
 
 
-async def test_unchanged_containers_are_the_same_objects(path: Path) -> None:
+def test_unchanged_containers_are_the_same_objects(path: Path) -> None:
     reader = reader_of(path)
     path.write_text(listing("a", "b"))
-    before = await reader.read(changed=True)
+    before = reader.read(changed=True)
     path.write_text(listing("c", "b", "a"))
-    after = await reader.read(changed=True)
+    after = reader.read(changed=True)
     assert isinstance(before, FileClaims)
     assert isinstance(after, FileClaims)
     a, b = (claim.subject for claim in before.claims)
@@ -129,7 +126,7 @@ async def test_the_number_of_inotify_watches_does_not_grow(path: Path) -> None:
             replace(folder / "podlist.json", listing("a"))
             link.with_name("fresh").symlink_to(folder / "podlist.json")
             link.with_name("fresh").replace(link)
-            await asyncio.to_thread(watcher.arm)
+            watcher.arm()
             counts.append(watches() - before)
     assert len(set(counts)) == 1
     assert watches() == before

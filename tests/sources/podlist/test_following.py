@@ -354,7 +354,7 @@ async def test_changes_of_other_files_in_the_folder_cause_no_read(
         await asyncio.sleep(0.05)
         reads: list[Path] = []
         monkeypatch.setattr(
-            "pipeline.component.claim_file_reader.read_local_file",
+            "pipeline.component.claim_file_reader.read_file",
             lambda path, *_: reads.append(path),
         )
         for number in range(50):

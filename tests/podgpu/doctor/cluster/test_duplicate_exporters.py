@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.component.findings import Verdict
-from podgpu.doctor.cluster import cluster_checks
+from podgpu.doctor.cluster import cluster_diagnosis
 from podgpu.doctor.cluster.objects import exporter_kind
 from tests.podgpu.doctor.cluster.objects import Raw, cluster, daemonset, pod
 from tests.podgpu.doctor.support import is_bad, of
@@ -15,9 +15,9 @@ def test_two_exporters_on_the_same_node_are_a_warning() -> None:
     ours, theirs = daemonset(), daemonset("nvidia-dcgm-exporter", "gpu", image=DCGM)
     pods = [pod(ours, "gpu-1"), pod(theirs, "gpu-2")]
     made = cluster(daemonsets=[ours, theirs], pods=pods)
-    assert of(cluster_checks.check_exporters(made), "cluster.exporters").verdict is Verdict.OK
+    assert of(cluster_diagnosis.check_exporters(made), "cluster.exporters").verdict is Verdict.OK
     made = cluster(daemonsets=[ours, theirs], pods=[*pods, pod(theirs, "gpu-1")])
-    finding = of(cluster_checks.check_exporters(made), "cluster.exporters")
+    finding = of(cluster_diagnosis.check_exporters(made), "cluster.exporters")
     is_bad(
         finding,
         "warning",
@@ -31,17 +31,17 @@ def test_an_ended_or_terminating_pod_is_no_second_exporter(phase: str) -> None:
     ours, theirs = daemonset(), daemonset("nvidia-dcgm-exporter", "gpu", image=DCGM)
     pods = [pod(ours, "gpu-1"), pod(theirs, "gpu-1", phase=phase)]
     made = cluster(daemonsets=[ours, theirs], pods=pods)
-    assert of(cluster_checks.check_exporters(made), "cluster.exporters").verdict is Verdict.OK
+    assert of(cluster_diagnosis.check_exporters(made), "cluster.exporters").verdict is Verdict.OK
     pods[1] = pod(theirs, "gpu-1")
     pods[1]["metadata"]["deletionTimestamp"] = "2026-11-01T08:00:00Z"
-    assert of(cluster_checks.check_exporters(made), "cluster.exporters").verdict is Verdict.OK
+    assert of(cluster_diagnosis.check_exporters(made), "cluster.exporters").verdict is Verdict.OK
 
 
 def test_of_many_nodes_with_two_exporters_some_are_named_and_the_rest_counted() -> None:
     ours, theirs = daemonset(), daemonset("nvidia-dcgm-exporter", "gpu", image=DCGM)
     pods = [pod(each, f"n{at}") for at in range(9) for each in (ours, theirs)]
     finding = of(
-        cluster_checks.check_exporters(cluster(daemonsets=[ours, theirs], pods=pods)),
+        cluster_diagnosis.check_exporters(cluster(daemonsets=[ours, theirs], pods=pods)),
         "cluster.exporters",
     )
     is_bad(finding, "warning", "both run on n0, n1, n2 and 6 more", "remove one of them")
@@ -50,7 +50,7 @@ def test_of_many_nodes_with_two_exporters_some_are_named_and_the_rest_counted() 
 def test_two_podgpu_daemonsets_on_the_same_node_are_a_warning() -> None:
     a, b = daemonset(), daemonset("podgpu", "other")
     made = cluster(daemonsets=[a, b], pods=[pod(a, "gpu-1"), pod(b, "gpu-1")])
-    finding = of(cluster_checks.check_exporters(made), "cluster.exporters")
+    finding = of(cluster_diagnosis.check_exporters(made), "cluster.exporters")
     is_bad(
         finding,
         "warning",

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pipeline.component.findings import Finding, Verdict
-from podgpu.doctor.cluster import cluster_checks, daemonset_checks
+from podgpu.doctor.cluster import cluster_diagnosis, daemonset_checks
 from tests.podgpu.doctor.cluster.objects import Raw, cluster, daemonset, pod, set_owner
 from tests.podgpu.doctor.support import is_bad, of
 
@@ -105,7 +105,7 @@ def test_an_update_is_stuck_if_the_new_pod_does_not_start_next_to_the_old_one(
 
 
 def check_exporters(*made: Any, pods: list[Raw]) -> Finding:
-    found = cluster_checks.check_exporters(cluster(daemonsets=[*made], pods=pods))
+    found = cluster_diagnosis.check_exporters(cluster(daemonsets=[*made], pods=pods))
     return of(found, "cluster.exporters")
 
 
