@@ -1,5 +1,6 @@
 """The reader of files with claims, tested with the reader function of `podlist`."""
 
+import asyncio
 from functools import partial
 from pathlib import Path
 
@@ -126,7 +127,7 @@ async def test_the_number_of_inotify_watches_does_not_grow(path: Path) -> None:
             replace(folder / "podlist.json", listing("a"))
             link.with_name("fresh").symlink_to(folder / "podlist.json")
             link.with_name("fresh").replace(link)
-            watcher.arm()
+            await asyncio.to_thread(watcher.arm)
             counts.append(watches() - before)
     assert len(set(counts)) == 1
     assert watches() == before
