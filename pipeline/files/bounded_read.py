@@ -65,6 +65,7 @@ def read_file(
 run_in_executor = aiofiles.os.wrap
 """Return an asynchronous version of a function; its calls run in the default executor."""
 
+
 async def read_local_file(path: Path, max_size: ByteSize, known: Stamp | None) -> Content:
     """Read a file as `read_file` does, without blocking the event loop."""
     return await run_in_executor(read_file)(path, max_size, known)

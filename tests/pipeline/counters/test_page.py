@@ -13,7 +13,7 @@ from pipeline.model import DevicesDiscovered, SamplesTaken
 from pipeline.runtime import source_set
 from pipeline.runtime.runtime import Runtime
 from sinks.prometheus.options import Options
-from tests.pipeline.counters.test_list_keeper import BAD, ONE, TWO
+from tests.pipeline.counters.test_list_follower import BAD, ONE, TWO
 from tests.pipeline.runtime.runtimes import GPUS
 from tests.support.components import Options as Any
 from tests.support.components import ScriptedSource

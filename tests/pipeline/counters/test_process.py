@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.counters.test_list_keeper import ONE, TWO
+from tests.pipeline.counters.test_list_follower import ONE, TWO
 from tests.podgpu.cli.test_main import Process, node, wait_until
 
 __all__ = ["node"]

@@ -21,7 +21,7 @@ from pipeline.fields import FieldPlan
 from pipeline.model import DevicesDiscovered, SamplesTaken
 from pipeline.runtime.runtime import Runtime
 from tests.pipeline.counters.configmaps import ConfigMap, refuse, served
-from tests.pipeline.counters.test_list_keeper import BAD, ONE, TWO, until
+from tests.pipeline.counters.test_list_follower import BAD, ONE, TWO, until
 from tests.pipeline.runtime.runtimes import GPUS, registered
 from tests.support.components import KeepingSink, Registered, configured, never
 from tests.support.nodes import reading, uuid_of

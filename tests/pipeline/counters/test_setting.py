@@ -12,7 +12,7 @@ from pipeline.component.registry import RegisteredKinds
 from pipeline.fields import CATALOGUE, LABELS, all_words, chosen
 from podgpu.cli import main
 from podgpu.cli.field_table import markdown
-from tests.pipeline.counters.test_list_keeper import BAD, ONE
+from tests.pipeline.counters.test_list_follower import BAD, ONE
 
 BASE = "sources: {gpus: {kind: nvml}}\nsinks: {lines: {kind: jsonl}}\n"
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.model import Device, MigPlace
-from tests.pipeline.join.test_dra_devices import Dra, injected, prepared
+from tests.pipeline.join.test_dra_name_history import Dra, injected, prepared
 from tests.support.nodes import gpu, mig
 
 PARENT = gpu(0)

@@ -13,7 +13,7 @@ from pipeline.base.telemetry import FamilyPoints, Telemetry
 from pipeline.runtime import daemon
 from pipeline.runtime.config_reload import ReloadAttempts
 from pipeline.runtime.runtime import Runtime
-from tests.pipeline.counters.test_list_keeper import BAD, ONE, TWO, until
+from tests.pipeline.counters.test_list_follower import BAD, ONE, TWO, until
 from tests.pipeline.runtime.runtimes import gpus, keeper, registered, running
 from tests.support.components import Registered, configured
 
