@@ -1,5 +1,6 @@
 """Compile the fake NVML, once for each content of its sources."""
 
+import functools
 import importlib.util
 from pathlib import Path
 
@@ -19,6 +20,7 @@ def header() -> Path:
     raise RuntimeError("no nvml.h: install the development dependencies (nvidia-nvml-dev)")
 
 
+@functools.cache  # one run of tests does not change the sources
 def build() -> Path:
     """Return the folder of libnvidia-ml.so.1. It is compiled if it does not exist."""
     nvml_h = header()
