@@ -34,8 +34,8 @@ OTHER_CHANGES: tuple[dict[str, Any], ...] = (
 )
 
 
-def _id(changed: Mapping[str, Any]) -> str:
-    return ",".join(changed) or "nothing"
+def _id(value: object) -> str:
+    return (",".join(value) or "nothing") if isinstance(value, Mapping) else str(value)
 
 
 class Reloaded(Churn):
@@ -110,7 +110,7 @@ _REPLACEMENTS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("changed", "every", "temporality"), _REPLACEMENTS, ids=str)
+@pytest.mark.parametrize(("changed", "every", "temporality"), _REPLACEMENTS, ids=_id)
 def test_no_two_points_have_the_same_series_and_time(
     temporality: Temporality, every: int, changed: dict[str, Any]
 ) -> None:
