@@ -202,7 +202,7 @@ class ConfigBuilder:
         if reasons := [name for name in _NEED_PODS_SOURCE if settings.switch(name)]:
             draft.add_component("sources.pods", "pods", ", ".join(map(settings.origin, reasons)))
             self._put("sources.pods.resource_slices", "kubernetes-enable-dra")
-            self._put("sources.pods.claim_details", "kubernetes-enable-dra")
+            self._put("sources.pods.resource_claims", "kubernetes-enable-dra")
         else:
             # No other source reports new or deleted pods; dcgm-exporter queries at each scrape.
             self._put("sources.kubelet.interval", "kubernetes", _KUBELET_INTERVAL)
