@@ -44,7 +44,7 @@ test: $(VENV)/.dev
 
 # Properties with few examples, and no slow test: for the time between two edits.
 test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow" --hypothesis-profile=fast
+	$(BIN)/python -m pytest -n 3 --dist worksteal -q -m "not slow" --hypothesis-profile=fast
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

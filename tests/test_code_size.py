@@ -1,5 +1,7 @@
 """The counts of `python -m tests.support.code_size`."""
 
+import pytest
+
 from tests.support.code_size import Size, size_of, sizes
 from tests.support.words import ROOT
 
@@ -28,6 +30,7 @@ def test_a_text_that_is_a_value_is_code() -> None:
     assert size_of('TEXT = """one\ntwo"""\n') == Size(lines=2, statements=1, modules=1)
 
 
+@pytest.mark.slow
 def test_every_package_of_the_product_is_counted() -> None:
     found = sizes(ROOT)
     assert {"podgpu/cli", "sources/nvml", "sinks/otlp", "pipeline/join", "config"} <= set(found)

@@ -62,6 +62,7 @@ def test_the_total_length_of_expanded_values_is_limited() -> None:
         environment.expand("${X}")
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_a_string_without_placeholder_stays_unchanged(text: str) -> None:
     if "${" not in text:

@@ -102,6 +102,7 @@ async def test_a_sink_can_be_closed_without_having_run(sink: Sink) -> None:
             pass
 
 
+@pytest.mark.slow
 async def test_the_number_of_threads_of_a_sink_does_not_grow(sink: Sink) -> None:
     counts = []
     for _ in range(4):

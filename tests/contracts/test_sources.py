@@ -54,6 +54,7 @@ async def run_until(source: Source, kind: str, count: int = 1) -> FakeSourceCont
     return ctx
 
 
+@pytest.mark.slow
 async def test_a_source_emits_events_and_stops_within_a_second(source: Source, kind: str) -> None:
     ctx = FakeSourceContext(kind)
     task = asyncio.create_task(source.run(ctx))
@@ -65,6 +66,7 @@ async def test_a_source_emits_events_and_stops_within_a_second(source: Source, k
     assert time.monotonic() - started < 1
 
 
+@pytest.mark.slow
 async def test_a_source_can_run_again_and_leaves_no_tasks_behind(source: Source, kind: str) -> None:
     before = asyncio.all_tasks()
     for _ in range(3):
@@ -95,6 +97,7 @@ async def test_the_number_of_threads_of_a_source_does_not_grow(source: Source, k
     assert counts[-1] <= counts[0] + 1
 
 
+@pytest.mark.slow
 async def test_readings_and_claims_have_a_time_and_a_limited_validity(
     source: Source, kind: str
 ) -> None:
@@ -114,6 +117,7 @@ async def test_readings_and_claims_have_a_time_and_a_limited_validity(
                 pass
 
 
+@pytest.mark.slow
 async def test_the_join_accepts_all_events_of_a_source(source: Source, kind: str) -> None:
     ctx = await run_until(source, kind, 3)
     join = Join()

@@ -96,6 +96,7 @@ def leaves(shape: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
         yield from leaves(part, (*path, name))
 
 
+@pytest.mark.slow
 def test_values_yaml_and_the_schema_have_the_same_keys() -> None:
     # Helm's key, and keys of dcgm-exporter's chart for debug dumps.
     beyond = {"global", "debugDump.directory", "debugDump.retention", "debugDump.compression"}

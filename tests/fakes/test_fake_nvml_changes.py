@@ -201,6 +201,7 @@ def test_calls_are_counted(fake_nvml: FakeNvml) -> None:
     assert fake_nvml.calls() == {}
 
 
+@pytest.mark.slow
 def test_threads_may_call_while_the_scenario_is_rewritten(fake_nvml: FakeNvml) -> None:
     start(fake_nvml, mig_node())
     stop = threading.Event()

@@ -96,6 +96,7 @@ def stamps(gpu: Any, kind: int, since: int = 0) -> list[int]:
     return [sample.timeStamp for sample in pynvml.nvmlDeviceGetSamples(gpu, kind, since)[1]]
 
 
+@pytest.mark.slow
 def test_a_ring_keeps_the_newest_samples_and_wraps(fake_nvml: FakeNvml) -> None:
     gpu = start(fake_nvml, h100s(1, sampled={0: Sampled(250_000, period=0.01, room=20)}))
     kind, samples = pynvml.nvmlDeviceGetSamples(gpu, 0, 0)

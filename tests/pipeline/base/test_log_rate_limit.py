@@ -98,6 +98,7 @@ def test_lines_with_different_exception_types_are_different_kinds(log: Log) -> N
     assert sum("ValueError" in each for each in log.lines) == 1
 
 
+@pytest.mark.slow
 def test_a_text_that_varies_makes_a_bounded_number_of_lines(log: Log) -> None:
     for number in range(10_000):
         word = "".join(chr(ord("g") + int(digit)) for digit in str(number))
@@ -259,6 +260,7 @@ def failing_finalizers() -> str:
 
 
 # The limit comes before the form, so each is needed with one of the bodies only.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "word", "count", "form"),
     [

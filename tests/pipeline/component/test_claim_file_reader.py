@@ -105,6 +105,7 @@ def test_unchanged_containers_are_the_same_objects(path: Path) -> None:
     assert after.claims[2].origin.detail.endswith("[2]")
 
 
+@pytest.mark.slow
 async def test_the_number_of_inotify_watches_does_not_grow(path: Path) -> None:
     def watches() -> int:
         count = 0

@@ -218,6 +218,7 @@ async def test_r13_a_start_with_code_is_refused(
     assert not trap.was_loaded
 
 
+@pytest.mark.slow
 async def test_r13_a_reload_with_code_is_refused_and_the_configuration_stays(
     program: Program, trap: Trap, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

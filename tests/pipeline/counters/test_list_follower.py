@@ -80,11 +80,13 @@ def setting_of(path: Path) -> Counters:
 
 
 class TestFile:
+    @pytest.mark.slow
     async def test_a_file_that_is_overwritten_is_read(self, path: Path) -> None:
         async with followed(setting_of(path), first=["One."]) as found:
             path.write_text(TWO)
             await found.reaches(["One.", "Two."])
 
+    @pytest.mark.slow
     async def test_a_file_that_is_replaced_by_rename_is_read(self, path: Path) -> None:
         async with followed(setting_of(path), first=["One."]) as found:
             new = path.with_suffix(".new")
@@ -92,6 +94,7 @@ class TestFile:
             new.replace(path)
             await found.reaches(["One.", "Two."])
 
+    @pytest.mark.slow
     async def test_an_update_of_a_mounted_configmap_is_read(self, tmp_path: Path) -> None:
         mounted = Mounted(tmp_path, ONE)
         async with followed(setting_of(mounted.path), first=["One."]) as found:
@@ -100,6 +103,7 @@ class TestFile:
             mounted.swap(ONE)
             await found.reaches(["One.", "Two."], ["One."])
 
+    @pytest.mark.slow
     async def test_a_change_before_the_watch_starts_is_not_lost(self, path: Path) -> None:
         found = Followed(CountersFollower(setting_of(path), nowhere, LOG, lambda _: None))
         await found.keeper.first(DEFAULT_TEXT)
@@ -109,6 +113,7 @@ class TestFile:
         task.cancel()
         await asyncio.wait([task])
 
+    @pytest.mark.slow
     async def test_a_partly_written_list_is_not_used(self, path: Path) -> None:
         async with followed(setting_of(path), first=["One."]) as found:
             with path.open("w") as file:
@@ -118,12 +123,14 @@ class TestFile:
                     await asyncio.sleep(0.05)
             await found.reaches(["One.", "Two."])
 
+    @pytest.mark.slow
     async def test_writing_the_same_content_again_is_no_change(self, path: Path) -> None:
         async with followed(setting_of(path), first=["One."]) as found:
             path.write_text(ONE)
             await asyncio.sleep(0.5)
             await found.reaches()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("bad", [BAD, "", "# nothing\n", "\0\0\0"])
     async def test_a_list_without_usable_rows_is_refused(
         self, path: Path, bad: str, caplog: pytest.LogCaptureFixture
@@ -136,6 +143,7 @@ class TestFile:
             await found.reaches(["One.", "Two."])
             assert found.counted == ["refused"]
 
+    @pytest.mark.slow
     async def test_a_removed_file_is_reported_once_and_read_when_it_is_back(
         self, path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -156,6 +164,7 @@ class TestFile:
             assert "can be read again" in caplog.text
             assert found.counted == ["refused"]
 
+    @pytest.mark.slow
     async def test_a_file_that_comes_back_unchanged_is_passed_on(
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -168,6 +177,7 @@ class TestFile:
             await found.reaches(["One."])
             assert found.requested == [False]
 
+    @pytest.mark.slow
     async def test_an_invalid_row_is_reported_and_the_other_rows_are_used(
         self, path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -176,6 +186,7 @@ class TestFile:
             await found.reaches(["One.", "Two."])
             assert f"{path}: a row is ignored:\n  line 3: DCGM_FI_DEV_FB_FRE" in caplog.text
 
+    @pytest.mark.slow
     async def test_a_requested_reread_passes_the_list_on_even_if_unchanged(
         self, path: Path
     ) -> None:
@@ -185,6 +196,7 @@ class TestFile:
             await found.reaches(["One."])
             assert found.requested == [True]
 
+    @pytest.mark.slow
     async def test_without_inotify_the_file_is_polled(
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -226,6 +238,7 @@ class TestConfigMap:
     def short_intervals(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(list_source, "_REQUEST_INTERVAL", 0.1)
 
+    @pytest.mark.slow
     async def test_a_configmap_is_read_at_the_start_and_after_changes(self, tmp_path: Path) -> None:
         configmap = ConfigMap(metrics=ONE, other="x")
         async with served(configmap).serving() as server:

@@ -181,6 +181,7 @@ def test_a_valid_list_causes_no_warning() -> None:
     assert warning("c.csv", planned("dcgm_fb_used, gauge, Used", Counters()), "") == ""
 
 
+@pytest.mark.slow
 def test_only_the_first_problems_are_listed_and_the_others_counted() -> None:
     text = "".join(f"DCGM_FI_DEV_GPU_UTL{at}, gauge\n" for at in range(5000))
     lines = warning("c.csv", planned(f"{text}dcgm_fb_used, gauge", Counters()), "").splitlines()

@@ -106,6 +106,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 async def test_a_changed_list_replaces_the_components_that_use_the_plan(
     node: Node, path: Path
 ) -> None:
@@ -119,6 +120,7 @@ async def test_a_changed_list_replaces_the_components_that_use_the_plan(
         await until(lambda: node.reloads() == {"done": 1})
 
 
+@pytest.mark.slow
 async def test_a_list_with_the_same_plan_replaces_no_component(node: Node, path: Path) -> None:
     async with node.running(with_counters(Counters(file=path, own=False))) as runtime:
         path.write_text(f"# a comment\n\n{ONE}")
@@ -130,6 +132,7 @@ async def test_a_list_with_the_same_plan_replaces_no_component(node: Node, path:
         assert node.reloads() == {}
 
 
+@pytest.mark.slow
 async def test_an_invalid_list_changes_nothing(node: Node, path: Path) -> None:
     async with node.running(with_counters(Counters(file=path, own=False))) as runtime:
         path.write_text(BAD)
@@ -139,6 +142,7 @@ async def test_an_invalid_list_changes_nothing(node: Node, path: Path) -> None:
         assert node.entered("keep") == 1
 
 
+@pytest.mark.slow
 async def test_a_list_with_which_a_sink_fails_is_not_used(node: Node, path: Path) -> None:
     sink = node.registered.sinks["keep"]
     assert isinstance(sink, KeepingSink)
@@ -169,6 +173,7 @@ async def test_a_changed_setting_uses_the_other_list(node: Node, path: Path) -> 
         assert not runtime.reread()
 
 
+@pytest.mark.slow
 async def test_a_configuration_with_a_missing_list_is_refused(node: Node, path: Path) -> None:
     config = with_counters(Counters(file=path, own=False))
     async with node.running(config) as runtime:
@@ -185,6 +190,7 @@ async def test_a_start_without_the_list_fails_and_names_the_file(node: Node, pat
         await runtime.run(asyncio.Event())
 
 
+@pytest.mark.slow
 async def test_a_start_with_an_unusable_list_reads_the_default_fields(
     node: Node, path: Path
 ) -> None:
@@ -214,6 +220,7 @@ async def test_podgpu_can_be_stopped_while_it_waits_for_the_list(
     assert node.plans == []
 
 
+@pytest.mark.slow
 async def test_a_configmap_that_is_readable_later_is_used(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

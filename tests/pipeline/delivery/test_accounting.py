@@ -139,6 +139,7 @@ async def run_history(
     assert bench.value("queued") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @settings(max_examples=examples(40), deadline=None)
 @given(

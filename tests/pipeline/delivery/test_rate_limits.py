@@ -167,6 +167,7 @@ async def test_r8_podgpu_warns_if_it_produces_more_than_max_rate(
         assert bench.value("queued") < 20
 
 
+@pytest.mark.slow
 @virtual
 @pytest.mark.parametrize("max_rate", ["0B", "4MiB"])
 async def test_a_production_rate_below_max_rate_causes_no_warning(

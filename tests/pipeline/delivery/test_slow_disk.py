@@ -52,6 +52,7 @@ class HangingDisk:
         self.responds.wait(20)
 
 
+@pytest.mark.slow
 async def test_a_disk_that_hangs_does_not_block_the_stop(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -88,6 +89,7 @@ async def test_a_disk_that_hangs_does_not_block_the_stop(
     assert points_of(bench.stored.records) == 2
 
 
+@pytest.mark.slow
 async def test_a_disk_that_responds_again_is_used_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -124,6 +126,7 @@ class SlowFolder:
         return self.opened[-1]
 
 
+@pytest.mark.slow
 async def test_a_folder_that_opens_slowly_is_waited_for_in_several_tries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -107,6 +107,7 @@ async def test_d9_a_second_sink_cannot_open_the_queue_of_another(tmp_path: Path)
         assert second.push.entered == 0
 
 
+@pytest.mark.slow
 async def test_a_queue_that_closes_late_can_be_opened_again_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +145,7 @@ async def test_a_queue_that_closes_late_can_be_opened_again_afterwards(
     assert bench.imbalance == 0
 
 
+@pytest.mark.slow
 async def test_o10_a_sink_whose_receiver_hangs_does_not_block_another_sink(tmp_path: Path) -> None:
     dead, well = real_bench(tmp_path / "a", name="dead"), real_bench(tmp_path / "b", name="well")
 

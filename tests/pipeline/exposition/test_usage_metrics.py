@@ -281,6 +281,7 @@ def test_an_unchanged_account_is_rendered_once() -> None:
     assert [kept[key] is labels[key] for key in again] == [True]
 
 
+@pytest.mark.slow
 @given(usages(DEVICES))
 @settings(deadline=None)
 def test_the_page_has_the_exact_totals_of_the_accounts(accounts: Usage) -> None:

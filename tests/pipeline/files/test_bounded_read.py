@@ -72,6 +72,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     responds.set()
 
 
+@pytest.mark.slow
 async def test_a_cancelled_reader_does_not_wait_and_its_file_is_closed_later(
     tmp_path: Path, stuck: threading.Event
 ) -> None:

@@ -105,6 +105,7 @@ LIBRARIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("which", "name", "named"), LIBRARIES)
 def test_a_source_reports_a_library_that_is_a_pipe_without_a_wait(
     tmp_path: Path, which: str, name: str, named: bool

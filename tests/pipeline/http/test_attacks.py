@@ -75,6 +75,7 @@ async def answered(clients: Clients, port: int, path: str = "/page") -> None:
         assert (await client.get(path))[0] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/page", "/small", "/", "/healthz", "/nothing"])
 @pytest.mark.parametrize(("number", "sources"), [(1, 1), (50, 1), (50, 50)])
 async def test_r1_a_client_that_does_not_read_gets_no_further_response(
@@ -120,6 +121,7 @@ async def test_r2_a_request_that_is_too_long_gets_status_431() -> None:
         assert await client.ended()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sources", [1, 100])
 async def test_r9_each_turn_of_the_event_loop_starts_few_responses(sources: int) -> None:
     """R9: so the loop has time for samples while many clients send requests."""

@@ -274,6 +274,7 @@ async def test_r14_large_bodies_of_a_source_do_not_exclude_small_ones_of_another
 # For how long bytes are counted.
 
 
+@pytest.mark.slow
 async def test_a_body_is_counted_as_long_as_it_is_referenced(connect: Connect) -> None:
     """Also in a thread that continues after the response was sent or the client disconnected."""
     kept: list[bytes] = []
@@ -294,6 +295,7 @@ async def test_a_body_is_counted_as_long_as_it_is_referenced(connect: Connect) -
             await until_held(shared, 0)
 
 
+@pytest.mark.slow
 async def test_a_body_whose_handler_fails_is_released_immediately(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:

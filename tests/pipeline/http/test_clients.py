@@ -93,6 +93,7 @@ async def test_a_new_connection_gets_503_if_all_are_busy(connect: Connect) -> No
         assert set(await asyncio.gather(*waiting)) == {(200, "done")}
 
 
+@pytest.mark.slow
 async def test_a_client_that_sends_headers_slowly_is_disconnected(connect: Connect) -> None:
     async with listeners(idle_seconds=0.3).listen(LOCAL) as mounts:
         client = await connect(mounts.port)
@@ -148,6 +149,7 @@ async def test_a_client_that_reads_too_slowly_is_disconnected_and_uses_little_me
             assert all(await asyncio.gather(*(client.ended() for client in slow)))
 
 
+@pytest.mark.slow
 async def test_the_shutdown_waits_only_briefly_for_clients(connect: Connect) -> None:
     async def hangs(_: HttpRequest) -> HttpResponse:
         await asyncio.sleep(60)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 from unittest.mock import patch
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -226,6 +227,7 @@ ROOM = st.sampled_from([2, 3, MAX_CONTAINERS, MAX_CONTAINERS])
 """How many containers of a device have accounts."""
 
 
+@pytest.mark.slow
 @given(HISTORIES, ROOM)
 @example((3168, 15), 2)  # one sample reported memory of two containers that are one
 @example((1361415, 18), MAX_CONTAINERS)  # one is named while another of its pod starts
@@ -246,6 +248,7 @@ PARTS = st.lists(
 """Of each run: the number of events, how many of the last are lost, how long podgpu is down."""
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1 << 40), PARTS, st.sampled_from([0, 0, 0, 3, -20, -4000]))
 @example(65537, [(13, 0, 0), (11, 3, 0), (10, 4, 0), (10, 0, 0)], 0)  # two unseen ones are one
 @example(269318, [(20, 2, 0), (1, 5, 0)], -4000)  # a holding that is not reported yet

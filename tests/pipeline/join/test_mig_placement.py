@@ -109,6 +109,7 @@ EVENTS: list[tuple[str, Event]] = [
 ]
 
 
+@pytest.mark.slow
 def test_the_order_of_events_does_not_matter() -> None:
     expected = shown(node_after(*EVENTS))
     assert [device.uuid for device in expected["devices"]] == [GPU.uuid, ONE.uuid]

@@ -42,6 +42,7 @@ def subjects(node: Cluster, device: str = A) -> list[tuple[str, str]]:
     return [(h.subject.pod, h.subject.uid) for h in node.attribution(device).holders]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1 << 40))
 @settings(max_examples=examples(200), deadline=None)
 def test_names_and_uids_are_paired_correctly_and_every_sum_is_exact(seed: int) -> None:
@@ -154,6 +155,7 @@ class TestT9NamesWithoutPods:
             node.kubelet(kubelet_claim("a", A))
         assert subjects(node) == [("a", "u1")]
 
+    @pytest.mark.slow
     def test_t9_pairs_that_are_no_longer_reported_are_forgotten(self) -> None:
         node = Cluster()
         for number in range(200):

@@ -2,6 +2,7 @@
 
 from random import Random
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ SEEDS = st.integers(0, 1 << 30)
 EXAMPLES = settings(max_examples=examples(300), deadline=None)
 
 
+@pytest.mark.slow
 @given(WORLDS, SEEDS, SEEDS)
 @EXAMPLES
 def test_the_order_of_sources_does_not_matter(world: World, one: int, other: int) -> None:
@@ -42,6 +44,7 @@ def test_the_order_of_sources_does_not_matter(world: World, one: int, other: int
     assert first == second
 
 
+@pytest.mark.slow
 @given(WORLDS, SEEDS)
 @EXAMPLES
 def test_a_long_history_gives_the_same_result_as_its_last_state(world: World, seed: int) -> None:
@@ -51,6 +54,7 @@ def test_a_long_history_gives_the_same_result_as_its_last_state(world: World, se
     assert shown(long)["unresolved"] == shown(short)["unresolved"]
 
 
+@pytest.mark.slow
 @given(WORLDS, SEEDS)
 # A pod that has all of the device according to itself, next to one with an unknown part.
 @example(Author(630661, 4).world(), 0)
@@ -99,6 +103,7 @@ def test_no_impossible_holders_are_shown(world: World, seed: int) -> None:
                     assert known_pod is None or holder.pod == known_pod.info
 
 
+@pytest.mark.slow
 @given(WORLDS, SEEDS)
 @EXAMPLES
 def test_a_device_that_the_kubelet_allocated_to_two_pods_has_a_conflict(

@@ -31,6 +31,7 @@ class TestUnresolved:
         node.podlist(claim("a", "GPU-x"))
         assert node.snapshot().sources["podlist"].unresolved_total == 3
 
+    @pytest.mark.slow
     def test_the_source_state_lists_a_thousand_ids_and_counts_all(self) -> None:
         node = Node()
         node.has(*GPUS)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -223,6 +224,7 @@ def shown(usage: Usage | None) -> dict[tuple[str, Instant], DeviceUsage]:
     return {(uuid, account.start): account for uuid, account in devices.items()}
 
 
+@pytest.mark.slow
 @given(HISTORIES)
 @EXAMPLES
 def test_every_sum_is_exact_and_no_total_decreases(history: tuple[int, int]) -> None:
@@ -268,6 +270,7 @@ def assert_new(one: ContainerUsage, account: DeviceUsage, before: DeviceUsage | 
         assert (getattr(one, what) or 0) <= grown
 
 
+@pytest.mark.slow
 @given(HISTORIES)
 @example((64520, 30))  # two containers of a pod of which only the UID was known until then
 @EXAMPLES
@@ -296,6 +299,7 @@ def shuffled(event: Event, rng: Random) -> Event:
             return event
 
 
+@pytest.mark.slow
 @given(HISTORIES)
 @EXAMPLES
 def test_sums_are_exact_when_events_are_pending(history: tuple[int, int]) -> None:

@@ -105,6 +105,7 @@ async def test_an_object_larger_than_the_buffers_is_read_completely(config: Conf
         assert await lines(api) == [large]
 
 
+@pytest.mark.slow
 async def test_an_object_over_the_size_limit_is_an_error(config: Config) -> None:
     respond = stream(*[b"x" * (1 << 20)] * 17)
     async with Server(respond).serving() as server, connected(config(server)) as api:

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import closing
 
 import looptime
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -72,6 +73,7 @@ async def run_history(actions: list[tuple[object, ...]]) -> None:
         assert len(api.requests) <= 5 + 2 * len(actions) + (ended - started) / 30
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(ACTIONS, max_size=25))
 @example([("wait", 0.0), ("wait", 0.0), ("put", "a", 1), ("wait", 0.0), ("put", "a", 0)])

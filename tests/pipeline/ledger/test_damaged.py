@@ -105,6 +105,7 @@ def test_r4_a_ledger_with_a_damaged_byte_is_set_aside_or_read_correctly(path: Pa
     assert set_aside > 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("old", [False, True], ids=["present", "0.1.0"])
 def test_r4_a_damaged_version_is_not_taken_for_an_older_or_newer_podgpu(
     path: Path, *, old: bool

@@ -19,6 +19,7 @@ SNAPSHOT = Snapshots()
 DAY = 24 * 3600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("years", [2, 56, 80])
 def test_a_clock_that_was_wrong_by_years_makes_a_gap_of_limited_length(
     tmp_path: Path, years: int

@@ -31,6 +31,7 @@ def test_resource_names_match_glob_patterns(patterns: list[str], name: str, matc
     assert glob_matcher(patterns)(name) is matches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ids", "expected"),
     [

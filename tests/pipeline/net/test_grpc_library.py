@@ -67,6 +67,7 @@ print(worked == list(range(worked[0], free)), worked[0])
 """
 
 
+@pytest.mark.slow
 def test_free_descriptors_are_checked_and_released() -> None:
     enough, least = output_of(SPARE).split()
     assert enough == "True"

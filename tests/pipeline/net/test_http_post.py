@@ -111,6 +111,7 @@ async def not_http(writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -198,6 +199,7 @@ async def test_an_unusable_proxy_is_an_error_that_names_the_variable(
     assert "all_proxy" in str(caught.value)
 
 
+@pytest.mark.slow
 async def test_a_proxy_that_does_not_answer_is_an_error_that_names_the_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -70,6 +70,7 @@ def test_every_usage_sample_is_read_as_it_was_written(
     assert replayed(record(path, envelopes)) == envelopes
 
 
+@pytest.mark.slow
 def test_five_minutes_of_two_hundred_processes_are_small(tmp_path: Path) -> None:
     envelopes = [sample_event(second, 200) for second in range(5, 305, 5)]
     path = record(tmp_path / "node", envelopes)

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.looptime
 
 
 class TestReload:
+    @pytest.mark.slow
     async def test_unchanged_components_are_not_restarted(self, registered: Registered) -> None:
         runs: list[str] = []
 

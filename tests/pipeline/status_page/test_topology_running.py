@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from config.loader import parse
 from config.value_types import ListenAddress
 from pipeline.base.clock import SystemClock
@@ -57,6 +59,7 @@ def holding(file: Path, pod: str, *gpus: int) -> None:
     file.write_text(json.dumps(held))
 
 
+@pytest.mark.slow
 async def test_the_topology_of_the_driver_is_shown_on_the_pages(
     fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
@@ -77,6 +80,7 @@ async def test_the_topology_of_the_driver_is_shown_on_the_pages(
         assert "ml/train-1 (main)" in await get_until(client, "/topology?format=text")
 
 
+@pytest.mark.slow
 async def test_contradictions_of_the_driver_are_counted(fake_nvml: FakeNvml) -> None:
     fake_nvml.set(joined([[0, SINGLE, SYSTEM], [SINGLE, 0, SINGLE], [SYSTEM, SINGLE, 0]]))
     async with running(NVML) as client:
@@ -86,6 +90,7 @@ async def test_contradictions_of_the_driver_are_counted(fake_nvml: FakeNvml) -> 
         )
 
 
+@pytest.mark.slow
 async def test_a_recording_contains_the_topology(fake_nvml: FakeNvml, tmp_path: Path) -> None:
     fake_nvml.set(hgx(4))
     path = tmp_path / "recording.gz"

@@ -196,6 +196,7 @@ def test_symmetry_of_regular_machines_gives_the_exact_choice(seed: int) -> None:
         assert choice.mask == exhaustive(topology, among, n, must, link_score), n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [hgx, pcie])
 def test_the_choice_of_eight_of_sixteen_gpus_is_exact(layout: Callable[[int], Topology]) -> None:
     topology = layout(16)
@@ -224,6 +225,7 @@ def test_the_choice_is_exact_for_sixteen_gpus_with_random_links() -> None:
     assert choice.mask == exhaustive(topology, topology.mask, 6, 0, link_score)
 
 
+@pytest.mark.slow
 def test_a_choice_that_is_not_exact_says_so_and_no_single_exchange_improves_it() -> None:
     topology = random_topology(40)
     choice = best(topology, topology.mask, 12, must=0b1001)

@@ -188,6 +188,7 @@ def test_an_instance_that_is_recreated_starts_without_energy() -> None:
     assert sample_all(book, 10, 0, 700) == [None, None, 700]
 
 
+@pytest.mark.slow
 def test_pending_amounts_stay_bounded_if_the_energy_of_the_gpu_is_not_read() -> None:
     book = mig_book()
     book.add(0, None, device=ONE)

@@ -33,6 +33,7 @@ def status_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str
     return status, captured.out + captured.err
 
 
+@pytest.mark.slow
 def test_r13_check_reports_code_and_obeys_the_options(
     program: Program, trap: Trap, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,6 +35,7 @@ def test_text_is_fitted_into_columns(text: str, columns: int, expected: str) -> 
     assert fit(text, columns) == expected
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(60))
 @given(st.text(min_size=1), st.integers(0, 40), st.booleans())
 def test_any_text_has_the_width_of_its_columns(text: str, columns: int, right: bool) -> None:

@@ -316,6 +316,7 @@ def test_local_reads_the_driver_of_this_machine(
     assert (status, json.loads(out)["among"]) == (0, "all")
 
 
+@pytest.mark.slow
 def test_without_a_daemon_the_driver_is_read(
     fake_nvml: FakeNvml,
     empty_folder: Path,
@@ -332,6 +333,7 @@ def test_without_a_daemon_the_driver_is_read(
     assert "free" not in json.loads(out), "no source reports the holders"
 
 
+@pytest.mark.slow
 def test_sources_of_the_configuration_report_the_holders(
     fake_nvml: FakeNvml, empty_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -361,6 +363,7 @@ def test_a_missing_driver_is_an_error(
     assert len(err.splitlines()) == 2, "which configuration, and the error"
 
 
+@pytest.mark.slow
 def test_a_driver_that_does_not_respond_is_an_error(
     fake_nvml: FakeNvml,
     empty_folder: Path,

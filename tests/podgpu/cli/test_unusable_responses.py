@@ -193,6 +193,7 @@ async def sending(
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [(), (HEAD,), (HEAD, b"half")])
 async def test_a_server_that_stops_sending_is_a_timeout(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sent: tuple[bytes, ...]

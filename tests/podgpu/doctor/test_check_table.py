@@ -39,6 +39,7 @@ ROWS = re.findall(
 WORST = {check: verdicts for check, _, verdicts, _ in ROWS}
 
 
+@pytest.mark.slow
 def test_each_check_is_defined_once_and_has_a_row_with_its_verdicts() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
     defined = Counter(re.findall(r'\bCheck\(\s*"([^"]+)",\s*([A-Z]+)\)', text))

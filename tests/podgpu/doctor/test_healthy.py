@@ -71,6 +71,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", FAULTS)
 async def test_one_fault_leaves_the_findings_of_other_checks_unchanged(
     fake_nvml: FakeNvml, tmp_path: Path, check: str

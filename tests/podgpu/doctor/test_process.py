@@ -65,6 +65,7 @@ def test_a_closed_output_pipe_does_not_change_the_exit_status(tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (2, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["doctor"], ["check"]])
 def test_a_process_that_is_terminated_by_a_signal_exits_with_its_number(
     tmp_path: Path, words: list[str]

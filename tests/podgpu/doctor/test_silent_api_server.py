@@ -49,6 +49,7 @@ def test_the_request_timeout_is_shorter_than_the_deadline_of_a_component() -> No
     assert DoctorContext(config("")).deadline > REQUEST_TIMEOUT * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["get", "patch", "create"])
 async def test_each_request_ends_after_the_timeout(tmp_path: Path, verb: str) -> None:
     with silent_server() as port:
@@ -59,6 +60,7 @@ async def test_each_request_ends_after_the_timeout(tmp_path: Path, verb: str) ->
     assert caught.value.status == 0
 
 
+@pytest.mark.slow
 async def test_a_watch_ends_after_a_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

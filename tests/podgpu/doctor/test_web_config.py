@@ -135,6 +135,7 @@ async def check_port(folder: Path, running: Web, configured: Web) -> Finding:
         return of(await listen_ports.examine(ctx), "http.port")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TYPES)
 async def test_podgpu_is_identified_though_it_requires_a_client_certificate(
     tmp_path: Path, kind: str

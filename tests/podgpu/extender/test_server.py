@@ -172,6 +172,7 @@ async def test_the_extender_is_ready_after_the_first_list_of_nodes(tmp_path: Pat
         await one.until("/metrics", "podgpu_extender_up 1\n")
 
 
+@pytest.mark.slow
 async def test_the_extender_waits_for_missing_credentials(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -284,6 +285,7 @@ async def test_slow_clients_do_not_delay_others(tmp_path: Path) -> None:
         assert answer["NodeNames"] == ["plain"]
 
 
+@pytest.mark.slow
 async def test_clients_need_tls_and_the_password(tmp_path: Path) -> None:
     chain, key = pem(certificate("server", "127.0.0.1"))
     (tmp_path / "tls.crt").write_bytes(chain)

@@ -173,6 +173,7 @@ async def test_an_event_that_waits_for_its_repeat_interval_is_not_dropped() -> N
     assert bench.event()["count"] == 2
 
 
+@pytest.mark.slow
 async def test_a_pod_that_is_always_refused_does_not_use_up_the_rate_limit() -> None:
     async with Bench(repeat="1m", per_minute=2).running() as bench:
         bench.api.faults["a"] = ONE_EVENT_FAILS["a webhook denies it"][0]

@@ -75,6 +75,7 @@ async def test_errors_of_many_pods_are_written_at_the_rate_limit() -> None:
     assert all(later - earlier >= 60 for earlier, later in zip(times, times[5:], strict=False))
 
 
+@pytest.mark.slow
 async def test_thousands_of_errors_are_counted_in_one_event() -> None:
     async with Bench(repeat="1m").running() as bench:
         for _ in range(100):

@@ -45,6 +45,7 @@ async def test_without_the_option_nothing_is_flushed(tmp_path: Path, disk: Disk)
     assert (disk.files, disk.folders) == ([], 0)
 
 
+@pytest.mark.slow
 async def test_several_lines_are_flushed_together_at_the_interval(
     tmp_path: Path, disk: Disk
 ) -> None:
@@ -73,6 +74,7 @@ async def test_full_files_are_flushed_when_they_are_rotated(tmp_path: Path, disk
     assert disk.files == [*sizes, path.stat().st_size]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "rotated"),
     [({}, "gpu.jsonl.1"), ({"max_size": "0B"}, "gpu.jsonl.unsynced")],
@@ -121,6 +123,7 @@ async def test_a_failed_flush_of_a_full_file_is_counted(tmp_path: Path, disk: Di
     assert watts(tmp_path / "gpu.jsonl.2", tmp_path / "gpu.jsonl.1", path) == [1, 2, 3]
 
 
+@pytest.mark.slow
 async def test_a_slow_flush_does_not_block_the_event_loop(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -207,6 +207,7 @@ async def test_j2_a_copied_and_truncated_file_loses_no_line(tmp_path: Path) -> N
     assert b"\0" not in path.read_bytes()
 
 
+@pytest.mark.slow
 async def test_j2_many_renames_during_writes_lose_no_line(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     bench, old = Bench(options(path)), []
@@ -224,6 +225,7 @@ async def test_j2_many_renames_during_writes_lose_no_line(tmp_path: Path) -> Non
     assert (bench.emitted, bench.dropped) == (420, {})
 
 
+@pytest.mark.slow
 async def test_j2_after_many_truncations_during_writes_lines_are_valid(tmp_path: Path) -> None:
     path = tmp_path / "gpu.jsonl"
     bench, found = Bench(options(path)), []

@@ -73,6 +73,7 @@ async def test_j3_an_ended_reader_is_a_transient_error(pipe: Pipe) -> None:
         await bench.sink.__aenter__()
 
 
+@pytest.mark.slow
 async def test_j3_a_stuck_reader_does_not_block_the_event_loop(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

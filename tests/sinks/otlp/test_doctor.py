@@ -66,6 +66,7 @@ async def test_a_receiver_that_refuses_is_a_failure(
     is_bad(finding, "failure", observed, fix)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_receiver_that_does_not_respond_is_a_failure(tmp_path: Path, protocol: str) -> None:
     server = receiver(protocol)

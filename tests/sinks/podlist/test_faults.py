@@ -212,6 +212,7 @@ async def test_podgpu_waits_for_another_writer_to_complete_its_list(path: Path) 
         assert OTHER_ENTRY in path.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "incomplete",
     ["", "[", f"[{OTHER_ENTRY},{OTHER_ENTRY[:50]}", f"[{OTHER_ENTRY},{OLD_OWN_ENTRY}]gone"],
@@ -290,6 +291,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     responds.set()
 
 
+@pytest.mark.slow
 async def test_a_file_system_that_does_not_respond_is_reported_and_uses_one_thread(
     path: Path, stuck: threading.Event
 ) -> None:
@@ -311,6 +313,7 @@ async def test_a_file_system_that_does_not_respond_is_reported_and_uses_one_thre
         await bench.wait_for_entries(f"b={uuids(0)}")
 
 
+@pytest.mark.slow
 async def test_a_stop_does_not_wait_for_a_file_system_that_does_not_respond(
     path: Path, stuck: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:

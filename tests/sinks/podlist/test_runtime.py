@@ -148,6 +148,7 @@ async def test_a_container_that_stopped_is_no_longer_listed(
         assert entries(path) == [THEIRS]
 
 
+@pytest.mark.slow
 async def test_the_reader_and_the_writer_do_not_trigger_each_other(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,6 +123,7 @@ async def test_a_restart_without_changes_writes_nothing(path: Path) -> None:
     assert file_state(path) == before
 
 
+@pytest.mark.slow
 async def test_entries_that_others_remove_are_restored(path: Path) -> None:
     async with Bench(path).running() as bench:
         bench.set_holders(held("a", 0))
@@ -152,6 +153,7 @@ async def test_the_file_is_checked_without_a_snapshot(
 # -- at the start
 
 
+@pytest.mark.slow
 async def test_entries_of_an_earlier_run_stay_until_the_sources_have_reported(path: Path) -> None:
     path.write_text(listing(OLD_OWN_ENTRY))
     bench = Bench(path)
@@ -180,6 +182,7 @@ async def test_no_file_is_created_before_the_sources_have_reported(path: Path) -
     assert not path.exists()
 
 
+@pytest.mark.slow
 async def test_the_wait_for_a_silent_source_is_limited(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

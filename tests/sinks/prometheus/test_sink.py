@@ -97,6 +97,7 @@ async def test_a_path_in_use_is_rejected_and_no_listener_stays_open() -> None:
     assert not ctx.listeners._listeners
 
 
+@pytest.mark.slow
 async def test_scrapes_succeed_during_a_reload() -> None:
     ctx = context(plain_gpus())
     async with client(ctx) as http:

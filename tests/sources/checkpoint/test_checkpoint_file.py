@@ -44,6 +44,7 @@ def texts(devices: tuple[RawDeviceId, ...]) -> list[str]:
     return [f"{raw.scheme}:{raw.text}" for raw in devices]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ids", "expected"),
     [

@@ -69,6 +69,7 @@ def pods(page: Series, name: str) -> dict[tuple[str, str], tuple[str, float]]:
     return found
 
 
+@pytest.mark.slow
 async def test_the_exporter_s_readings_get_podgpu_s_pod_labels(
     tmp_path: Path, unused_tcp_port: int
 ) -> None:

@@ -33,6 +33,7 @@ def dropped(ctx: FakeSourceContext) -> dict[str, float]:
 
 
 class TestOverHttp:
+    @pytest.mark.slow
     async def test_the_page_is_read_at_the_interval(self) -> None:
         async with PageServer(says(PAGE)).serving() as server:
             source = DcgmSource(Options(url=server.url, interval=SECOND))
@@ -46,6 +47,7 @@ class TestOverHttp:
         assert 0.9 < span < 2
         assert all("version=0.0.4" in head for head in server.heads)
 
+    @pytest.mark.slow
     async def test_changed_devices_are_reported_again(self) -> None:
         async with PageServer(says(line(CLOCK, 1))).serving() as server:
             source = DcgmSource(Options(url=server.url, interval=SECOND))
@@ -89,6 +91,7 @@ class TestOverHttp:
             with pytest.raises(TransientError, match="larger than 1024 bytes"):
                 await DcgmSource(small).run(FakeSourceContext())
 
+    @pytest.mark.slow
     async def test_dropped_lines_are_counted_and_logged_once(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -118,6 +121,7 @@ class TestCredentials:
                 await ctx.wait_for(SamplesTaken)
         assert "Authorization: Basic ZXZlOnDDpHNzOndvcmQ=" in server.heads[0]
 
+    @pytest.mark.slow
     async def test_a_token_file_is_read_for_each_request(self, secret: Path) -> None:
         secret.write_text("one")
         async with PageServer(says(PAGE)).serving() as server:
@@ -189,6 +193,7 @@ class TestFromAFile:
         async with running(DcgmSource(options), FakeSourceContext()) as ctx:
             await ctx.wait_for(SamplesTaken)
 
+    @pytest.mark.slow
     async def test_a_file_that_gets_too_old_while_the_source_runs_is_an_error(
         self, path: Path
     ) -> None:

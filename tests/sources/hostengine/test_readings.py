@@ -155,6 +155,7 @@ async def test_an_instance_with_reused_ids_is_another_instance(fake_dcgm: FakeDc
     ]
 
 
+@pytest.mark.slow
 async def test_values_are_read_even_if_the_devices_change_all_the_time(
     fake_dcgm: FakeDcgm,
 ) -> None:

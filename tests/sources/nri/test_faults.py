@@ -136,6 +136,7 @@ async def test_a_runtime_that_does_not_synchronize_times_out(
     stalled.set()
 
 
+@pytest.mark.slow
 async def test_there_is_no_timeout_after_synchronization(
     runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,6 +142,7 @@ class TestSynchronize:
         connection.synchronize([POD])
         assert list(connection.running()) == [ID]
 
+    @pytest.mark.slow
     def test_empty_parts_are_not_kept(self, connection: PluginConnection) -> None:
         for _ in range(5000):
             assert connection.synchronize(more=True) == (0, b"\x10\x01")

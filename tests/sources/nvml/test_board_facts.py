@@ -93,6 +93,7 @@ async def test_the_name_fact_is_the_model_of_each_card(fake_nvml: FakeNvml) -> N
     ]
 
 
+@pytest.mark.slow
 async def test_facts_are_read_once_when_a_gpu_is_opened(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan()

@@ -32,6 +32,7 @@ async def read(
         return await next_rounds(ctx, count)
 
 
+@pytest.mark.slow
 async def test_temperature_limits_are_read_once_and_reported_in_each_slow_round(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -41,6 +42,7 @@ async def test_temperature_limits_are_read_once_and_reported_in_each_slow_round(
     assert fake_nvml.calls()["nvmlDeviceGetTemperatureThreshold"] == 2
 
 
+@pytest.mark.slow
 async def test_a_cached_temperature_limit_does_not_keep_gpu_up_at_1(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan([*THRESHOLDS, "gpu_up"])
@@ -52,6 +54,7 @@ async def test_a_cached_temperature_limit_does_not_keep_gpu_up_at_1(fake_nvml: F
     assert values(samples, GPU[0]) == {"gpu_up": 0}
 
 
+@pytest.mark.slow
 async def test_a_temperature_limit_that_failed_is_read_again(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     name = "temperature_slowdown_celsius"

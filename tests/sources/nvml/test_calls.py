@@ -50,6 +50,7 @@ async def calls_of_rounds(
     return Counter({k: n for k, n in calls.items() if not NOT_OF_ROUNDS.search(k)}), done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpus", [1, 4])
 async def test_a_fast_round_makes_the_documented_calls(fake_nvml: FakeNvml, gpus: int) -> None:
     fake_nvml.set(h100s(gpus))
@@ -59,6 +60,7 @@ async def test_a_fast_round_makes_the_documented_calls(fake_nvml: FakeNvml, gpus
     assert calls == expected
 
 
+@pytest.mark.slow
 async def test_a_slow_round_adds_the_documented_calls(fake_nvml: FakeNvml) -> None:
     fake_nvml.set(h100s(2, **linked()))
     calls, done = await calls_of_rounds(fake_nvml, slow=0.2, count=3, gpus=2)
@@ -68,6 +70,7 @@ async def test_a_slow_round_adds_the_documented_calls(fake_nvml: FakeNvml) -> No
     assert calls == expected
 
 
+@pytest.mark.slow
 async def test_a_mig_instance_adds_the_documented_calls(fake_nvml: FakeNvml) -> None:
     fake_nvml.set(mig_node())
     calls, done = await calls_of_rounds(fake_nvml, slow=60, count=3, gpus=8)
@@ -86,6 +89,7 @@ async def test_a_mig_instance_adds_the_documented_calls(fake_nvml: FakeNvml) -> 
     assert calls == +expected
 
 
+@pytest.mark.slow
 async def test_unsupported_calls_are_not_repeated_each_round(fake_nvml: FakeNvml) -> None:
     fake_nvml.set(h100s(1, errors={"nvmlDeviceGetEncoderUtilization": 3}))
     calls, _ = await calls_of_rounds(fake_nvml, slow=60, count=3, gpus=1)

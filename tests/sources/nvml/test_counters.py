@@ -18,6 +18,7 @@ MEMORY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [0, 808_334_905, 2 * LIFETIME_MJ, (1 << 62) + 1])
 async def test_t5_an_implausible_energy_counter_is_unknown_and_counted(
     fake_nvml: FakeNvml, wrong: int
@@ -42,6 +43,7 @@ async def test_t5_an_implausible_energy_counter_is_unknown_and_counted(
     assert all(use.since is not None for use in reported[1:]), "the other values continue"
 
 
+@pytest.mark.slow
 async def test_t5_energy_is_plausible_within_a_margin_and_under_a_raised_limit(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -57,6 +59,7 @@ async def test_t5_energy_is_plausible_within_a_margin_and_under_a_raised_limit(
     assert errors(ctx) == {}
 
 
+@pytest.mark.slow
 async def test_t6_busy_time_of_two_full_loads_is_at_most_the_elapsed_time(
     fake_nvml: FakeNvml,
 ) -> None:

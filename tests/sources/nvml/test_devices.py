@@ -55,6 +55,7 @@ READ = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("node", "text", "read"), [c[1:] for c in READ], ids=[f"{c[0]}, {c[2]}" for c in READ]
 )
@@ -97,6 +98,7 @@ async def test_f_reports_each_quantity_once(fake_nvml: FakeNvml) -> None:
     assert whole_gpu & instance_fields >= instance
 
 
+@pytest.mark.slow
 async def test_unselected_gpus_are_not_read(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(4))
@@ -121,6 +123,7 @@ async def test_g_lists_the_processes_of_instances_with_their_gpu(
     assert [process.pid for process in found.processes] == [4711]
 
 
+@pytest.mark.slow
 async def test_a_new_mig_partition_starts_and_ends_readings(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     whole = Scenario(gpus=[h100(0), h100(1)])
@@ -181,6 +184,7 @@ async def test_selected_devices_that_do_not_exist_are_a_configuration_error(
     assert ctx.events == [], "no event that would make the error a temporary one"
 
 
+@pytest.mark.slow
 async def test_a_selected_gpu_that_is_lost_later_is_down_and_no_error(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(options(devices="g:1", slow=0.1))
@@ -197,6 +201,7 @@ async def test_a_selected_gpu_that_is_lost_later_is_down_and_no_error(fake_nvml:
         assert ups(await next_rounds(ctx)) == {GPU[1]: 0}
 
 
+@pytest.mark.slow
 async def test_a_gpu_that_fails_to_open_is_no_configuration_error(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -226,6 +231,7 @@ async def test_an_outage_is_reported_for_selected_gpus(fake_nvml: FakeNvml) -> N
     assert ups(rounds(ctx)[-1]) == {GPU[0]: 0, GPU[2]: 0}
 
 
+@pytest.mark.slow
 async def test_a_reload_while_a_selected_gpu_is_lost_is_no_error(fake_nvml: FakeNvml) -> None:
     """The selected devices existed before, so other options may change in a reload."""
     ctx = FakeSourceContext()
@@ -240,6 +246,7 @@ async def test_a_reload_while_a_selected_gpu_is_lost_is_no_error(fake_nvml: Fake
         await NvmlSource(options(devices="g:1")).run(ctx)
 
 
+@pytest.mark.slow
 async def test_gpu_up_of_a_deselected_gpu_ends_after_an_outage(fake_nvml: FakeNvml) -> None:
     """Without an end, the 0 of the outage would stay valid after the reload that deselects it."""
     ctx = FakeSourceContext()

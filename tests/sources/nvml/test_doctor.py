@@ -44,6 +44,7 @@ async def test_a_healthy_node_is_ok_and_nvml_is_shut_down(
     assert calls["nvmlShutdown"] == calls["nvmlInitWithFlags"] == 2
 
 
+@pytest.mark.slow
 async def test_a_hanging_library_keeps_the_earlier_findings(
     fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
@@ -100,6 +101,7 @@ async def test_a_host_without_a_driver_is_one_failure(
     assert [finding.check for finding in found if finding.fix] == ["nvml.driver"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hangs", ["nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"])
 async def test_a_hanging_call_keeps_the_findings_until_then(
     fake_nvml: FakeNvml, tmp_path: Path, hangs: str

@@ -67,6 +67,7 @@ async def test_the_source_starts_when_the_driver_becomes_available(fake_nvml: Fa
         assert ups(await next_rounds(ctx)) == dict.fromkeys(GPU[:2], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [1, 9, 18])
 @pytest.mark.parametrize(
     "call",
@@ -96,6 +97,7 @@ async def test_a_reloaded_driver_is_initialised_again(
     assert inventories(ctx) == [GPU[:2], GPU[:2]], "each run reports its inventory"
 
 
+@pytest.mark.slow
 async def test_a_gpu_missing_after_the_reload_is_down(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(options())
@@ -125,6 +127,7 @@ async def test_the_duration_of_rounds_is_measured(fake_nvml: FakeNvml) -> None:
     assert 0 < counter(ctx, name, "_sum") < 1
 
 
+@pytest.mark.slow
 async def test_no_call_changes_a_setting(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     async with running(ctx, options(interval=0.1, slow=0.1)):

@@ -77,6 +77,7 @@ def test_each_field_has_the_number_of_its_nvml_metric() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("interval", "validity"), [(0.1, 0.6), (0.2, 0.6), (0.3, 0.9)])
 async def test_readings_stay_valid_if_rounds_are_slightly_too_close(
     fake_nvml: FakeNvml, interval: float, validity: float
@@ -130,6 +131,7 @@ async def test_each_metric_is_converted_to_the_unit_of_its_field(
     assert errors(ctx) == {}
 
 
+@pytest.mark.slow
 async def test_a_reading_is_the_mean_over_exactly_its_window(fake_nvml: FakeNvml) -> None:
     ctx = context(ACTIVE)
     start, rate = 10.0, 2.0  # percent, and percent per second
@@ -193,6 +195,7 @@ async def test_an_impossible_value_is_dropped_and_counted(
     assert len(found) == (3 if expected is not None else 2), "the other metric is present"
 
 
+@pytest.mark.slow
 async def test_a_card_without_gpm_is_queried_once_when_it_is_opened(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, values={"gpm_supported": 0}))
@@ -237,6 +240,7 @@ async def test_only_metrics_of_the_plan_are_requested(fake_nvml: FakeNvml) -> No
     assert errors(ctx) == {}
 
 
+@pytest.mark.slow
 async def test_a_failed_sample_makes_the_next_window_longer(fake_nvml: FakeNvml) -> None:
     ctx = context(ACTIVE)
     async with running(ctx, options(interval=0.15, slow=30)):

@@ -33,6 +33,7 @@ def halves(**changes: object) -> list[Mig]:
     ]
 
 
+@pytest.mark.slow
 async def test_compute_instances_that_share_a_gpu_instance_have_no_gpm(fake_nvml: FakeNvml) -> None:
     ctx = context(ACTIVE)
     node = Scenario(gpus=[h100(0, mig=halves())])
@@ -65,6 +66,7 @@ async def test_instances_that_may_share_with_an_unreadable_one_have_no_gpm(
     assert [uuid for uuid in ("MIG-a", "MIG-c", "MIG-d") if of([samples], uuid)] == ["MIG-d"]
 
 
+@pytest.mark.slow
 async def test_samples_of_a_new_and_an_old_partition_are_never_compared(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -90,6 +92,7 @@ async def test_samples_of_a_new_and_an_old_partition_are_never_compared(
     assert errors(ctx) == {}
 
 
+@pytest.mark.slow
 async def test_windows_restart_after_a_gpu_was_lost(fake_nvml: FakeNvml) -> None:
     ctx = context(ACTIVE)
     healthy = Scenario(gpus=[h100(0, mig=slices(0, "3g.40gb")), h100(1), h100(2)])
@@ -127,6 +130,7 @@ async def test_windows_restart_when_mig_mode_changes(fake_nvml: FakeNvml) -> Non
             assert last[-1].at.mono_ns > at
 
 
+@pytest.mark.slow
 async def test_samples_are_freed_when_nvml_is_initialised_again(fake_nvml: FakeNvml) -> None:
     ctx = context(ACTIVE)
     for _ in range(3):
@@ -140,6 +144,7 @@ async def test_samples_are_freed_when_nvml_is_initialised_again(fake_nvml: FakeN
         assert fake_nvml.gpm_samples() == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["nvmlGpmSampleGet", "nvmlGpmMetricsGet"])
 async def test_samples_of_a_hanging_call_are_not_freed(
     fake_nvml: FakeNvml, no_thread_left: None, call: str

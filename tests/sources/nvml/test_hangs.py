@@ -30,6 +30,7 @@ from tests.support.contexts import FakeSourceContext
 pytestmark = pytest.mark.usefixtures("no_thread_left")
 
 
+@pytest.mark.slow
 async def test_a_hanging_gpu_is_down_and_the_others_keep_their_interval(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -51,6 +52,7 @@ async def test_a_hanging_gpu_is_down_and_the_others_keep_their_interval(
     assert errors(ctx)[GPU[1], "hangs"] == 1
 
 
+@pytest.mark.slow
 async def test_cancelling_does_not_wait_for_a_hanging_call(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2).with_gpu(0, block=HANGS))
@@ -64,6 +66,7 @@ async def test_cancelling_does_not_wait_for_a_hanging_call(fake_nvml: FakeNvml) 
     assert "nvmlShutdown" not in fake_nvml.calls(), "not while a thread is in the driver"
 
 
+@pytest.mark.slow
 async def test_cancelling_within_the_deadline_does_not_wait(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, block=HANGS))
@@ -76,6 +79,7 @@ async def test_cancelling_within_the_deadline_does_not_wait(fake_nvml: FakeNvml)
     assert time.monotonic() - started < 1
 
 
+@pytest.mark.slow
 async def test_the_gpu_comes_back_when_the_call_returns(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2).with_gpu(0, block=HANGS))
@@ -95,6 +99,7 @@ async def test_the_gpu_comes_back_when_the_call_returns(fake_nvml: FakeNvml) -> 
         assert len(ctx.events) > before
 
 
+@pytest.mark.slow
 async def test_two_hanging_gpus_end_the_source_and_other_readings_are_kept(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -124,6 +129,7 @@ async def test_two_hanging_gpus_end_the_source_and_other_readings_are_kept(
         await until(lambda: ups(rounds(ctx)[-1])[GPU[1]] == 1)
 
 
+@pytest.mark.slow
 async def test_a_gpu_that_hangs_on_opening_is_added_later(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2).with_gpu(0, block={"nvmlDeviceGetName": 60.0}))
@@ -134,6 +140,7 @@ async def test_a_gpu_that_hangs_on_opening_is_added_later(fake_nvml: FakeNvml) -
     assert inventories(ctx) == [[GPU[1]], GPU[:2]]
 
 
+@pytest.mark.slow
 async def test_a_hanging_nvml_init_is_an_error_until_it_returns(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(options(deadline=0.2))
@@ -149,6 +156,7 @@ async def test_a_hanging_nvml_init_is_an_error_until_it_returns(fake_nvml: FakeN
         assert ups(await next_rounds(ctx)) == {GPU[0]: 1}
 
 
+@pytest.mark.slow
 async def test_a_hanging_count_keeps_the_known_gpus(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
@@ -158,6 +166,7 @@ async def test_a_hanging_count_keeps_the_known_gpus(fake_nvml: FakeNvml) -> None
         assert ups(await next_rounds(ctx, 3)) == dict.fromkeys(GPU[:2], 1)
 
 
+@pytest.mark.slow
 async def test_skipped_rounds_are_counted_and_later_ones_keep_the_schedule(
     fake_nvml: FakeNvml,
 ) -> None:

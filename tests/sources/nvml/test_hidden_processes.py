@@ -42,6 +42,7 @@ NODES: Mapping[str, Scenario] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("node", NODES.values(), ids=NODES.keys())
 async def test_no_process_is_reported_and_busy_time_is_from_gpm(
     fake_nvml: FakeNvml, outer: Procfs, node: Scenario
@@ -65,6 +66,7 @@ async def test_no_process_is_reported_and_busy_time_is_from_gpm(
     assert fake_nvml.gpm_samples()[1] == 0
 
 
+@pytest.mark.slow
 async def test_busy_time_is_unknown_on_a_card_without_gpm(
     fake_nvml: FakeNvml, outer: Procfs
 ) -> None:
@@ -77,6 +79,7 @@ async def test_busy_time_is_unknown_on_a_card_without_gpm(
     assert errors(ctx) == {}
 
 
+@pytest.mark.slow
 async def test_busy_time_of_mig_instances_is_from_gpm_as_usual(
     fake_nvml: FakeNvml, outer: Procfs
 ) -> None:
@@ -94,6 +97,7 @@ async def test_busy_time_of_mig_instances_is_from_gpm_as_usual(
     assert gpu.energy_mj is not None
 
 
+@pytest.mark.slow
 async def test_hidden_processes_are_logged_once_with_the_fix(
     fake_nvml: FakeNvml, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -82,6 +82,7 @@ async def test_a_hint_for_an_unknown_device_is_ignored(fake_nvml: FakeNvml, uuid
         assert len(forced(ctx)) == 1
 
 
+@pytest.mark.slow
 async def test_a_hint_for_a_hanging_gpu_does_not_delay_other_reads(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))

@@ -103,6 +103,7 @@ async def test_a_gpu_with_mig_has_no_utilization(fake_nvml: FakeNvml) -> None:
     assert errors(ctx) == {}
 
 
+@pytest.mark.slow
 async def test_a_new_partition_is_discovered_in_the_next_round(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     seven = ["1g.10gb"] * 7
@@ -126,6 +127,7 @@ async def test_a_new_partition_is_discovered_in_the_next_round(fake_nvml: FakeNv
             assert after is None or {r.device for r in after.readings} <= known
 
 
+@pytest.mark.slow
 async def test_the_same_uuid_at_another_placement_is_another_instance(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     first = Mig(gi=7, profile="3g.40gb", uuid=mig(0, 7))
@@ -163,6 +165,7 @@ async def test_a_failing_instance_does_not_affect_the_others(
     assert len(inventories(ctx)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["nvmlDeviceGetUUID", "nvmlDeviceGetGpuInstanceId"])
 async def test_an_instance_whose_ids_fail_stays_in_the_inventory(
     fake_nvml: FakeNvml, call: str
@@ -183,6 +186,7 @@ async def test_an_instance_whose_ids_fail_stays_in_the_inventory(
     assert errors(ctx)[GPU[0], "unknown"] >= 1
 
 
+@pytest.mark.slow
 async def test_a_lost_parent_keeps_its_instances_in_the_inventory(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(partitioned("3g.40gb", "3g.40gb"))
@@ -195,6 +199,7 @@ async def test_a_lost_parent_keeps_its_instances_in_the_inventory(fake_nvml: Fak
     assert len(inventories(ctx)) == 1
 
 
+@pytest.mark.slow
 async def test_a_change_of_mig_mode_is_seen_in_a_slow_round(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -247,6 +252,7 @@ async def test_the_profile_is_read_from_the_name_or_else_from_the_size(
     assert place.profile == (profile if named else from_size)
 
 
+@pytest.mark.slow
 async def test_instances_are_found_after_a_failed_maximum_count(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -260,6 +266,7 @@ async def test_instances_are_found_after_a_failed_maximum_count(
     assert inventories(ctx) == [GPU[:2], [GPU[0], mig(0, 7), GPU[1]]]
 
 
+@pytest.mark.slow
 async def test_errors_of_instances_are_counted_for_their_gpu(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -313,6 +320,7 @@ async def test_a_process_of_an_unreadable_instance_is_listed_on_the_gpu(
     assert found == {GPU[0]: [5]}
 
 
+@pytest.mark.slow
 async def test_processes_that_move_between_instance_and_gpu_are_followed(
     fake_nvml: FakeNvml,
 ) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from sources.nvml.process_owners import MPS_SERVER
 from tests.fakes.nvml import FakeNvml, Load, Proc, h100s
 from tests.sources.nvml.fake_procfs import Proc as Procfs
@@ -12,6 +14,7 @@ from tests.support.contexts import FakeSourceContext
 SERVER, CLIENTS = 50, (51, 52, 53)
 
 
+@pytest.mark.slow
 async def test_t4_the_busy_time_of_an_mps_server_is_unattributed(
     fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ async def watch(
         return await next_rounds(ctx, count)
 
 
+@pytest.mark.slow
 async def test_a_rate_is_computed_from_two_readings(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ramps = linked(sent=Ramp(10**9, 3e6), received=Ramp(10**9, 1e6))
@@ -77,6 +78,7 @@ def test_dcgm_s_unit_is_a_thousand_kibibytes_per_second() -> None:
         assert 5_000_000 * KIB / field.dcgm_divisor == 5_000
 
 
+@pytest.mark.slow
 async def test_a_counter_that_decreased_has_no_rate(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan([TOTAL, "gpu_up"])
@@ -89,6 +91,7 @@ async def test_a_counter_that_decreased_has_no_rate(fake_nvml: FakeNvml) -> None
     assert {reading.value for reading in of(ctx, TOTAL)} == {0}
 
 
+@pytest.mark.slow
 async def test_a_failing_link_does_not_affect_the_others(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     extra = linked(links=4)
@@ -106,6 +109,7 @@ async def test_a_failing_link_does_not_affect_the_others(fake_nvml: FakeNvml) ->
     assert set(errors(ctx)) == {(GPU[0], "unknown")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [1 << 60, (1 << 64) - 1])
 async def test_impossible_byte_counts_are_dropped(fake_nvml: FakeNvml, value: int) -> None:
     ctx = FakeSourceContext()
@@ -118,6 +122,7 @@ async def test_impossible_byte_counts_are_dropped(fake_nvml: FakeNvml, value: in
     assert set(errors(ctx)) == (set() if means_unknown else {(GPU[0], "out_of_range")})
 
 
+@pytest.mark.slow
 async def test_a_card_without_links_has_no_link_readings(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     found = values(await watch(fake_nvml, ctx, *in_group("links"), TOTAL), GPU[0])
@@ -141,6 +146,7 @@ async def test_before_hopper_error_counters_are_totals_of_all_links(fake_nvml: F
     assert "nvmlDeviceGetNvLinkErrorCounter" not in fake_nvml.calls()
 
 
+@pytest.mark.slow
 async def test_on_hopper_error_counters_have_other_field_numbers(fake_nvml: FakeNvml) -> None:
     found = values(await watch(fake_nvml, FakeSourceContext(), *ERRORS, **linked(links=3)), GPU[0])
     assert {name: found.get(name) for name in ERRORS} == {
@@ -152,6 +158,7 @@ async def test_on_hopper_error_counters_have_other_field_numbers(fake_nvml: Fake
     assert "nvmlDeviceGetNvLinkErrorCounter" not in fake_nvml.calls()
 
 
+@pytest.mark.slow
 async def test_a_failed_error_counter_does_not_affect_the_others(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     extra = linked(links=3)
@@ -178,6 +185,7 @@ async def test_nvlink_up_follows_the_state_of_each_link(fake_nvml: FakeNvml) -> 
 PCIE = ("pcie_transmitted_bytes", "pcie_received_bytes")
 
 
+@pytest.mark.slow
 async def test_pcie_bytes_are_the_rates_summed_over_time(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     gpm = {20: Gpm(3.0), 21: Gpm(50_000.0)}
@@ -191,6 +199,7 @@ async def test_pcie_bytes_are_the_rates_summed_over_time(fake_nvml: FakeNvml) ->
     assert "nvmlDeviceGetPcieThroughput" not in fake_nvml.calls()
 
 
+@pytest.mark.slow
 async def test_a_card_without_gpm_has_no_pcie_bytes(fake_nvml: FakeNvml) -> None:
     found = values(
         await watch(fake_nvml, FakeSourceContext(), *PCIE, values={"gpm_supported": 0}), GPU[0]

@@ -69,6 +69,7 @@ async def test_an_unknown_status_is_dropped_and_counted(fake_nvml: FakeNvml) -> 
     assert {error for _, error in errors(ctx)} == {"out_of_range"}
 
 
+@pytest.mark.slow
 async def test_a_lost_peer_does_not_affect_the_other_gpus(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = PLAN
@@ -87,6 +88,7 @@ async def test_a_lost_peer_does_not_affect_the_other_gpus(fake_nvml: FakeNvml) -
     assert set(without_gpu_up(values(back, GPU[0]))) == {"p2p_status{OK,1}", "p2p_status{OK,2}"}
 
 
+@pytest.mark.slow
 async def test_no_status_is_read_to_a_hanging_peer(
     fake_nvml: FakeNvml, no_thread_left: None
 ) -> None:

@@ -72,6 +72,7 @@ AT_THE_START: list[Callable[[], Scenario]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", WHILE_RUNNING)
 async def test_all_gpus_are_down_when_the_source_fails(
     fake_nvml: FakeNvml, fault: Callable[[], Scenario]
@@ -91,6 +92,7 @@ async def test_all_gpus_are_down_when_the_source_fails(
     await recovers(fake_nvml, ctx, source)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", AT_THE_START)
 async def test_all_gpus_are_down_when_a_restart_fails(
     fake_nvml: FakeNvml, fault: Callable[[], Scenario]
@@ -120,6 +122,7 @@ async def recovers(fake: FakeNvml, ctx: FakeSourceContext, source: NvmlSource) -
     assert shown_later(ctx) == {}, "readings expire as usual"
 
 
+@pytest.mark.slow
 async def test_gpu_up_is_0_in_a_second_outage_too(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(options())

@@ -96,6 +96,7 @@ async def test_a_failing_call_affects_its_own_fields_only(
     assert set(errors(ctx)) == ({(GPU[0], counted)} if counted else set())
 
 
+@pytest.mark.slow
 async def test_a_failed_field_is_read_again(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, errors={"nvmlDeviceGetPowerUsage": 999}))
@@ -105,6 +106,7 @@ async def test_a_failed_field_is_read_again(fake_nvml: FakeNvml) -> None:
         assert "power_watts" in fields(await next_rounds(ctx), GPU[0])
 
 
+@pytest.mark.slow
 async def test_an_unsupported_field_is_tried_again_rarely(
     fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +139,7 @@ async def test_a_gpu_on_which_everything_fails_is_down(fake_nvml: FakeNvml) -> N
     assert inventories(ctx) == [[GPU[0], GPU[1]]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [15, 16])
 @pytest.mark.parametrize("call", ["*", "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetPowerUsage"])
 async def test_a_lost_gpu_is_down_until_it_recovers(
@@ -189,6 +192,7 @@ async def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(
         await until(lambda: inventories(ctx)[-1] == GPU[:2])
 
 
+@pytest.mark.slow
 async def test_a_gpu_that_vanishes_leaves_the_inventory_and_is_down(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(3))
@@ -238,6 +242,7 @@ REPLACED: list[tuple[str, Scenario, dict[str, int]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("now", "expected"), [case[1:] for case in REPLACED])
 @pytest.mark.parametrize("restarted", [True, False])
 async def test_a_gpu_is_forgotten_only_if_another_has_its_slot(
@@ -272,6 +277,7 @@ async def test_a_gpu_is_forgotten_only_if_another_has_its_slot(
     )
 
 
+@pytest.mark.slow
 async def test_an_added_gpu_is_found(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1))
@@ -292,6 +298,7 @@ async def test_a_node_without_gpus_is_no_error(fake_nvml: FakeNvml) -> None:
     assert inventories(ctx) == [[]]
 
 
+@pytest.mark.slow
 async def test_a_failing_count_keeps_the_known_gpus(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))

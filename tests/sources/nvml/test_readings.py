@@ -54,6 +54,7 @@ async def first_round(
     return rounds(ctx)[0]
 
 
+@pytest.mark.slow
 async def test_each_reading_has_the_value_of_the_driver(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan.everything()
@@ -79,6 +80,7 @@ async def test_each_reading_has_the_value_of_the_driver(fake_nvml: FakeNvml) -> 
     assert {name: found[name] for name in exact} == pytest.approx(exact, rel=1e-9)
 
 
+@pytest.mark.slow
 async def test_attributes_are_sorted_by_name(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(mixed())
@@ -130,6 +132,7 @@ async def test_three_hundred_processes_are_listed(fake_nvml: FakeNvml) -> None:
     assert values(samples, GPU[0])["processes{compute}"] == 300
 
 
+@pytest.mark.slow
 async def test_the_list_of_processes_follows_the_driver(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     async with running(ctx):
@@ -233,6 +236,7 @@ async def test_an_impossible_value_is_dropped_and_counted(
     assert ups(samples) == {GPU[0]: 1}
 
 
+@pytest.mark.slow
 async def test_unsupported_fields_have_no_readings_instead_of_zeros(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, errors=NOTHING_SUPPORTED))
@@ -346,6 +350,7 @@ async def test_readings_are_valid_for_three_intervals_of_their_tier(fake_nvml: F
     assert {p.good_for_ns for p in samples.processes} == {3 * NS // 10}
 
 
+@pytest.mark.slow
 async def test_the_slow_tier_is_read_first_and_then_each_slow_interval(
     fake_nvml: FakeNvml,
 ) -> None:

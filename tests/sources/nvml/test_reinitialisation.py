@@ -63,6 +63,7 @@ async def test_t23_the_source_ends_with_a_fix_if_all_gpus_return_unknown(
     assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 1
 
 
+@pytest.mark.slow
 async def test_t23_the_retry_interval_doubles_from_5_to_300_seconds(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -76,6 +77,7 @@ async def test_t23_the_retry_interval_doubles_from_5_to_300_seconds(
     assert (await lose_access(fake_nvml, ctx, source)).retry_after == 5, "it worked in the meantime"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 async def test_t23_three_rounds_must_fail_if_the_gpu_count_still_works(
     fake_nvml: FakeNvml, count: int
@@ -140,6 +142,7 @@ PARTIAL_FAULTS: dict[str, tuple[Callable[[], Scenario], dict[str, int]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "expected"), PARTIAL_FAULTS.values(), ids=PARTIAL_FAULTS.keys())
 async def test_t23_partial_faults_do_not_end_the_source(
     fake_nvml: FakeNvml, fault: Callable[[], Scenario], expected: dict[str, int]
@@ -155,6 +158,7 @@ async def test_t23_partial_faults_do_not_end_the_source(
     assert fake_nvml.calls()["nvmlInitWithFlags"] == 1
 
 
+@pytest.mark.slow
 async def test_t23_a_hanging_call_prevents_reinitialisation(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
@@ -181,6 +185,7 @@ def snapshot_later(ctx: FakeSourceContext) -> Snapshot:
     return join.snapshot(later)
 
 
+@pytest.mark.slow
 async def test_t23_holders_and_the_last_xid_stay_visible_until_recovery(
     fake_nvml: FakeNvml,
 ) -> None:

@@ -60,6 +60,7 @@ async def test_xid_counters_continue_and_changed_codes_apply(fake_nvml: FakeNvml
             await until(lambda expected=expected, ctx=ctx: errors_of(ctx, GPU[0]) == expected)
 
 
+@pytest.mark.slow
 async def test_known_gpus_stay_known_including_those_that_are_down(
     fake_nvml: FakeNvml, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -75,6 +76,7 @@ async def test_known_gpus_stay_known_including_those_that_are_down(
     assert caplog.text.count("is down") == 1, "logged once over the reload"
 
 
+@pytest.mark.slow
 async def test_a_changed_interval_and_deadline_apply(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2).with_gpu(0, block={"nvmlDeviceGetPowerUsage": 0.2}))
@@ -113,6 +115,7 @@ async def test_a_hanging_thread_is_remembered_and_not_repeated(fake_nvml: FakeNv
         await until(lambda: rounds(ctx) and ups(rounds(ctx)[-1]).get(GPU[0]) == 1)
 
 
+@pytest.mark.slow
 async def test_at_most_two_threads_hang_over_several_reloads(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(4))
@@ -129,6 +132,7 @@ async def test_at_most_two_threads_hang_over_several_reloads(fake_nvml: FakeNvml
         assert sampling_threads() == 2
 
 
+@pytest.mark.slow
 async def test_reloads_during_a_hanging_call_keep_the_other_gpus(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))

@@ -179,6 +179,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("listed", "kind", "memory"), KINDS.values(), ids=KINDS.keys())
 def test_the_memory_of_a_process_in_several_lists_counts_once(
     listed: list[tuple[str, int | None]], kind: str, memory: int | None

@@ -115,6 +115,7 @@ async def test_a_ring_that_is_shorter_than_the_interval_is_read_between_rounds(
     ], "readings are reported with rounds only"
 
 
+@pytest.mark.slow
 async def test_only_rings_of_the_plan_are_read_and_once_per_round(fake_nvml: FakeNvml) -> None:
     ctx = context("gpu_utilization_max_percent", "gpu_utilization_min_percent")
     fake_nvml.set(h100s(2))
@@ -134,6 +135,7 @@ async def test_no_ring_is_read_without_statistics_in_the_plan(fake_nvml: FakeNvm
     assert "nvmlDeviceGetSamples" not in fake_nvml.calls()
 
 
+@pytest.mark.slow
 async def test_rings_that_stay_empty_are_not_read_in_each_round(fake_nvml: FakeNvml) -> None:
     ctx = context("sm_clock_max_mhz", "power_max_watts")
     async with running(ctx):
@@ -204,6 +206,7 @@ async def test_each_type_of_value_is_read(fake_nvml: FakeNvml, kind: FieldType) 
     assert values(samples, GPU[0]) == {"gpu_up": 1, "gpu_utilization_max_percent": 55}
 
 
+@pytest.mark.slow
 async def test_statistics_of_a_lost_gpu_restart(fake_nvml: FakeNvml) -> None:
     ctx = context("power_max_watts")
     hot = h100s(2, sampled={POWER: Sampled(500_000, period=0.02, room=20)})
@@ -222,6 +225,7 @@ async def test_statistics_of_a_lost_gpu_restart(fake_nvml: FakeNvml) -> None:
         )
 
 
+@pytest.mark.slow
 async def test_a_hang_between_rounds_affects_only_that_gpu(
     fake_nvml: FakeNvml, no_thread_left: None
 ) -> None:

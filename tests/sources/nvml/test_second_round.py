@@ -14,6 +14,7 @@ from tests.support.contexts import FakeSourceContext
 NEED_TWO_ROUNDS = ("sm_active_ratio", "nvlink_bandwidth_bytes_per_second")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", NEED_TWO_ROUNDS)
 async def test_a_second_round_follows_the_first_after_a_second(
     fake_nvml: FakeNvml, field: str
@@ -31,6 +32,7 @@ async def test_a_second_round_follows_the_first_after_a_second(
     assert found.good_for_ns > 60 * NS, "valid until the next round"
 
 
+@pytest.mark.slow
 async def test_no_second_round_follows_if_one_reading_is_enough(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["gpu_up", "power_watts"])

@@ -38,6 +38,7 @@ def test_a_window_counts_the_events_within_it(steps: list[tuple[int, int]]) -> N
     assert all(at_least[key] <= counts.get(key, 0) <= at_most[key] for key in range(4))
 
 
+@pytest.mark.slow
 def test_the_memory_of_a_window_is_bounded() -> None:
     window: SlidingCounts[int] = SlidingCounts(MINUTE)
     for step in range(100_000):
@@ -73,6 +74,7 @@ def test_a_gpu_that_is_not_watched_has_no_counts() -> None:
     assert recent(counts, 0) == []
 
 
+@pytest.mark.slow
 async def test_an_xid_is_counted_immediately_and_leaves_the_window(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["xid_errors_in_window", "gpu_up"])
@@ -93,6 +95,7 @@ async def test_an_xid_is_counted_immediately_and_leaves_the_window(fake_nvml: Fa
         await until(lambda: last() == {"1000,79": 0})
 
 
+@pytest.mark.slow
 async def test_clock_events_count_the_rounds_that_had_them(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["clock_events_in_window", "gpu_up"])
@@ -131,6 +134,7 @@ async def test_clock_events_that_never_occurred_have_the_count_0(
     assert sorted(found.values())[:-2] == [0] * (supported.bit_count() - 1)
 
 
+@pytest.mark.slow
 async def test_counts_continue_over_a_reload_unless_the_window_changes(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = FieldPlan(["clock_events_in_window", "gpu_up"])

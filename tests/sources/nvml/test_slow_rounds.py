@@ -23,6 +23,7 @@ from tests.support.contexts import FakeSourceContext
 SLOW = {"nvmlDeviceGetPowerUsage": 0.2}
 
 
+@pytest.mark.slow
 async def test_readings_are_reported_while_a_slow_gpu_is_still_read(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -40,6 +41,7 @@ async def test_readings_are_reported_while_a_slow_gpu_is_still_read(
     assert all(up == 1 for samples in rounds(ctx) for up in ups(samples).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deadline", [0.4, 5])
 async def test_no_reading_is_delayed_for_long_or_reported_twice(
     fake_nvml: FakeNvml, deadline: float
@@ -78,6 +80,7 @@ async def test_gpu_up_has_the_time_at_which_its_gpu_was_read(fake_nvml: FakeNvml
             assert reading.at.mono_ns == at[reading.device]
 
 
+@pytest.mark.slow
 async def test_a_hanging_gpu_does_not_delay_readings_of_others(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(3).with_gpu(1, block={"nvmlDeviceGetPowerUsage": 60.0}))
@@ -105,6 +108,7 @@ async def test_a_forced_reading_is_never_followed_by_an_older_one(fake_nvml: Fak
     assert at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", [h100s(8), mixed()])
 async def test_a_quick_round_is_one_event_and_one_wakeup_of_the_loop(
     fake_nvml: FakeNvml, scenario: Any, monkeypatch: pytest.MonkeyPatch

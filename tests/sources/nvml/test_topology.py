@@ -69,6 +69,7 @@ async def test_gpus_without_nvlinks_have_no_links_to_each_other(fake_nvml: FakeN
     assert {pair.reachable for pair in topology.pairs} == {False}
 
 
+@pytest.mark.slow
 async def test_gpus_on_different_sets_of_nvswitches_are_not_linked(fake_nvml: FakeNvml) -> None:
     topology = await read(fake_nvml, islands())
     for (a, b), count in nvlinks(topology).items():

@@ -38,6 +38,7 @@ def polled_each_slow_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology_poller, "POLL_FACTOR", 0)
 
 
+@pytest.mark.slow
 async def test_fast_rounds_do_not_read_the_topology(
     fake_nvml: FakeNvml, polled_each_slow_round: None
 ) -> None:
@@ -52,6 +53,7 @@ async def test_fast_rounds_do_not_read_the_topology(
     assert len(topologies(ctx)) == 1
 
 
+@pytest.mark.slow
 async def test_links_are_read_once_and_pairs_in_slow_rounds(
     fake_nvml: FakeNvml, polled_each_slow_round: None
 ) -> None:
@@ -68,6 +70,7 @@ async def test_links_are_read_once_and_pairs_in_slow_rounds(
     assert len(topologies(ctx)) == 1, "nothing has changed"
 
 
+@pytest.mark.slow
 async def test_slow_calls_are_repeated_rarely(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     ctx.plan = type(ctx.plan)(["gpu_up"])
@@ -144,6 +147,7 @@ async def test_a_removed_gpu_is_removed_with_its_pairs(
     assert [card.uuid for card in topologies(ctx)[1].cards] == GPU[:2]
 
 
+@pytest.mark.slow
 async def test_a_gpu_that_is_down_is_left_out_until_it_works_again(
     fake_nvml: FakeNvml, polled_each_slow_round: None
 ) -> None:
@@ -208,6 +212,7 @@ async def test_an_empty_topology_is_reported_while_the_driver_is_gone(fake_nvml:
     assert topologies(ctx) == [topologies(ctx)[0], TopologyRead((), ()), topologies(ctx)[0]]
 
 
+@pytest.mark.slow
 async def test_the_same_topology_is_reported_again_after_a_reload(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(dgx1())
@@ -227,6 +232,7 @@ async def test_unselected_gpus_are_part_of_the_topology(fake_nvml: FakeNvml) -> 
 # -- calls that hang
 
 
+@pytest.mark.slow
 async def test_a_gpu_whose_link_call_hangs_does_not_affect_others(
     fake_nvml: FakeNvml, no_thread_left: None, polled_each_slow_round: None
 ) -> None:
@@ -244,6 +250,7 @@ async def test_a_gpu_whose_link_call_hangs_does_not_affect_others(
     assert nvlinks(topologies(ctx)[-1]) == {(0, 1): 18, (0, 2): 18, (1, 2): 18}
 
 
+@pytest.mark.slow
 async def test_the_links_of_a_gpu_that_hung_are_not_read_again_soon(
     fake_nvml: FakeNvml, no_thread_left: None
 ) -> None:
@@ -284,6 +291,7 @@ async def test_a_hanging_pair_blocks_one_thread_and_is_not_repeated(
     assert last[0, 1].reachable is None
 
 
+@pytest.mark.slow
 async def test_stopping_does_not_wait_for_a_hanging_link_call(
     fake_nvml: FakeNvml, no_thread_left: None
 ) -> None:

@@ -11,6 +11,7 @@ from tests.support.contexts import FakeSourceContext
 GIB = 1 << 30
 
 
+@pytest.mark.slow
 async def test_a_sample_lists_mig_instances_before_their_gpu(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     instances = slices(0, "3g.40gb", "1g.10gb", processes=[Proc(5, GIB)])
@@ -31,6 +32,7 @@ async def test_a_sample_lists_mig_instances_before_their_gpu(fake_nvml: FakeNvml
     assert not gpu.listed
 
 
+@pytest.mark.slow
 async def test_the_busy_time_of_an_instance_is_from_gpm(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     instances = slices(0, "3g.40gb", "3g.40gb", gpm={1: Gpm(40)})
@@ -46,6 +48,7 @@ async def test_the_busy_time_of_an_instance_is_from_gpm(fake_nvml: FakeNvml) -> 
     assert errors(ctx) == {}
 
 
+@pytest.mark.slow
 async def test_gpm_readings_of_rounds_do_not_disturb_usage_samples(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     instances = slices(0, "3g.40gb", gpm={1: Gpm(40)})
@@ -63,6 +66,7 @@ async def test_gpm_readings_of_rounds_do_not_disturb_usage_samples(fake_nvml: Fa
     assert fake_nvml.gpm_samples()[1] == 0
 
 
+@pytest.mark.slow
 async def test_instances_that_share_a_gpu_instance_have_unknown_busy_time(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -79,6 +83,7 @@ async def test_instances_that_share_a_gpu_instance_have_unknown_busy_time(
     assert busy == {"MIG-a": None, "MIG-b": None, "MIG-c": 0, GPU[0]: None}
 
 
+@pytest.mark.slow
 async def test_instances_of_a_card_without_gpm_have_unknown_busy_time(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(Scenario(gpus=[a100(0, mig=slices(0, "3g.40gb", processes=[Proc(5)]))]))
@@ -89,6 +94,7 @@ async def test_instances_of_a_card_without_gpm_have_unknown_busy_time(fake_nvml:
     assert errors(ctx) == {}
 
 
+@pytest.mark.slow
 async def test_a_new_instance_is_discovered_before_its_usage_is_reported(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -116,6 +122,7 @@ async def test_a_new_instance_is_discovered_before_its_usage_is_reported(
     assert live <= 2 * 2 * 2, "samples of the partition before may still be allocated"
 
 
+@pytest.mark.slow
 async def test_the_intervals_of_a_gpu_restart_when_its_mig_mode_ends(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(Scenario(gpus=[h100(0, mig=[])]))
@@ -138,6 +145,7 @@ SELECTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("selection", "expected"), SELECTIONS.items(), ids=SELECTIONS.keys())
 async def test_only_selected_devices_are_sampled(
     fake_nvml: FakeNvml, selection: str, expected: set[str]

@@ -81,6 +81,7 @@ async def test_a_hint_for_an_instance_samples_its_gpu_and_all_its_instances(
     ]
 
 
+@pytest.mark.slow
 async def test_busy_time_between_samples_too_close_for_gpm_is_unknown(
     fake_nvml: FakeNvml,
 ) -> None:
@@ -103,6 +104,7 @@ async def test_busy_time_between_samples_too_close_for_gpm_is_unknown(
     assert errors(ctx) == {}
 
 
+@pytest.mark.slow
 async def test_a_forced_sample_is_taken_between_two_gpus_of_a_round(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(4, block={"nvmlDeviceGetPowerUsage": 0.3}))
@@ -114,6 +116,7 @@ async def test_a_forced_sample_is_taken_between_two_gpus_of_a_round(fake_nvml: F
         assert GPU[3] not in in_rounds, "the round of 1.2 s is still running"
 
 
+@pytest.mark.slow
 async def test_a_lost_gpu_has_no_samples_and_its_intervals_restart(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
@@ -131,6 +134,7 @@ async def test_a_lost_gpu_has_no_samples_and_its_intervals_restart(fake_nvml: Fa
     assert [use.since is None for use in uses(ctx, GPU[1])[before : before + 2]] == [True, False]
 
 
+@pytest.mark.slow
 async def test_a_gpu_that_hangs_in_a_sample_has_none_until_it_returns(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(3))
@@ -149,6 +153,7 @@ async def test_a_gpu_that_hangs_in_a_sample_has_none_until_it_returns(fake_nvml:
     assert uses(ctx, GPU[1])[before].since is None
 
 
+@pytest.mark.slow
 async def test_a_gpu_that_hangs_in_a_round_has_no_samples(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
@@ -165,6 +170,7 @@ async def test_a_gpu_that_hangs_in_a_round_has_no_samples(fake_nvml: FakeNvml) -
     assert uses(ctx, GPU[0])[before].since is None
 
 
+@pytest.mark.slow
 async def test_the_intervals_of_all_devices_restart_after_an_outage(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     source = NvmlSource(usage_options())

@@ -33,6 +33,7 @@ def proc(tmp_path: Path) -> Procfs:
     return procfs
 
 
+@pytest.mark.slow
 async def test_each_sample_starts_where_the_one_before_ended(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2, processes=[Proc(HERE, GIB)], values={"energy": Ramp(1000, 100)}))
@@ -135,6 +136,7 @@ UNSUPPORTED: Mapping[str, tuple[Mapping[str, int], Mapping[str, object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("errors_of_calls", "expected"), UNSUPPORTED.values(), ids=UNSUPPORTED.keys()
 )
@@ -159,6 +161,7 @@ async def test_unsupported_values_are_unknown_and_the_rest_is_reported(
     assert errors(ctx) == {}, "nothing failed"
 
 
+@pytest.mark.slow
 async def test_a_failed_value_is_counted_and_affects_no_other(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     stale = Sample(9, sm=400, timestamp=time.time_ns() // 1000 + 500_000)
@@ -174,6 +177,7 @@ async def test_a_failed_value_is_counted_and_affects_no_other(fake_nvml: FakeNvm
     assert not [device for device, _ in errors(ctx) if device != GPU[1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", [{"usage": False}, {"processes": False}])
 async def test_no_samples_are_taken_if_usage_or_processes_is_off(
     fake_nvml: FakeNvml, others: Mapping[str, bool]
@@ -248,6 +252,7 @@ async def test_each_process_has_its_owner(fake_nvml: FakeNvml, proc: Procfs) -> 
     assert [process.started for process in reported.processes] == [100 * TICKS, 100 * TICKS, None]
 
 
+@pytest.mark.slow
 async def test_a_process_that_ended_between_two_samples_keeps_its_owner(
     fake_nvml: FakeNvml, proc: Procfs
 ) -> None:
@@ -265,6 +270,7 @@ async def test_a_process_that_ended_between_two_samples_keeps_its_owner(
     assert gone == ProcessUse(7, 100 * TICKS, OWNER, "", 0, gone.busy_ns)
 
 
+@pytest.mark.slow
 async def test_a_process_that_was_never_seen_has_no_owner(
     fake_nvml: FakeNvml, proc: Procfs
 ) -> None:
@@ -276,6 +282,7 @@ async def test_a_process_that_was_never_seen_has_no_owner(
     assert process == ProcessUse(9, None, None, "", 0, process.busy_ns)
 
 
+@pytest.mark.slow
 async def test_a_hanging_procfs_does_not_delay_samples_and_rounds(
     fake_nvml: FakeNvml,
     proc: Procfs,
@@ -304,6 +311,7 @@ async def test_a_hanging_procfs_does_not_delay_samples_and_rounds(
             os.close(os.open(cgroup, os.O_RDWR))
 
 
+@pytest.mark.slow
 async def test_a_reload_uses_a_changed_procfs_path(fake_nvml: FakeNvml, proc: Procfs) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(1, processes=[Proc(7)]))

@@ -71,6 +71,7 @@ async def test_a_due_job_waits_for_at_most_one_step_of_an_idle_job(pool: WorkerP
     assert journal.done == ["idle0", "usual0", "usual1", "idle1", "idle2"]
 
 
+@pytest.mark.slow
 async def test_an_idle_job_runs_before_a_later_job_is_due(pool: WorkerPool) -> None:
     journal = Journal()
     pool.start(CLOCK, 5)

@@ -110,6 +110,7 @@ async def test_an_error_of_a_mig_instance_is_counted_for_its_gpu(fake_nvml: Fake
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -143,6 +144,7 @@ async def test_a_driver_without_event_sets_has_no_xid_readings(fake_nvml: FakeNv
     assert "power_watts" in values(samples, GPU[0])
 
 
+@pytest.mark.slow
 async def test_event_sets_that_become_available_later_are_used(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(replace(h100s(1), errors={"nvmlEventSetCreate": 999}))
@@ -168,6 +170,7 @@ async def test_an_added_gpu_is_watched(fake_nvml: FakeNvml) -> None:
         )
 
 
+@pytest.mark.slow
 async def test_a_lost_gpu_keeps_its_count_and_is_watched_again(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2))
@@ -193,6 +196,7 @@ async def test_a_lost_gpu_keeps_its_count_and_is_watched_again(fake_nvml: FakeNv
             )
 
 
+@pytest.mark.slow
 async def test_a_storm_is_counted_in_full_and_logged_once(
     fake_nvml: FakeNvml, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -221,6 +225,7 @@ async def test_a_storm_is_counted_in_full_and_logged_once(
     ]
 
 
+@pytest.mark.slow
 async def test_suppressed_log_lines_are_summed_up_after_a_minute(
     fake_nvml: FakeNvml, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

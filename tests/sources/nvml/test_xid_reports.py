@@ -54,6 +54,7 @@ async def test_each_error_is_reported_immediately_after_its_device(fake_nvml: Fa
     assert kinds.index(DevicesDiscovered) < kinds.index(XidsReported)
 
 
+@pytest.mark.slow
 async def test_an_error_that_is_pending_at_a_stop_is_reported_by_the_next_run(
     fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +152,7 @@ async def test_a_storm_is_reported_in_part_and_counted_in_full(fake_nvml: FakeNv
         assert reported + dropped(ctx) == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("usage", [True, False])
 async def test_errors_are_reported_for_accounts_without_xid_fields(
     fake_nvml: FakeNvml, usage: bool

@@ -109,6 +109,7 @@ async def test_claims_are_confirmed_at_each_interval_with_the_same_object(path: 
         assert min(b - a for a, b in itertools.pairwise(times)) > 45
 
 
+@pytest.mark.slow
 async def test_an_invalid_file_is_reported_once_and_claims_are_not_confirmed(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -129,6 +130,7 @@ async def test_an_invalid_file_is_reported_once_and_claims_are_not_confirmed(
     assert caplog.messages[1] == f"{path}: can be read again"
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_empty_for_a_moment_is_not_reported(path: Path) -> None:
     path.write_text(listing("a"))
     async with following(path) as ctx:
@@ -154,6 +156,7 @@ async def test_a_change_is_reported_before_the_writer_closes_the_file(path: Path
             await ctx.wait_for_pods("b")
 
 
+@pytest.mark.slow
 async def test_successive_faults_are_each_reported(path: Path) -> None:
     path.write_text("{}")
     async with following(path) as ctx:
@@ -202,6 +205,7 @@ async def test_a_file_that_is_deleted_and_created_again_is_followed(path: Path) 
         await ctx.wait_for_pods("b", timeout=1)
 
 
+@pytest.mark.slow
 async def test_a_folder_that_is_deleted_and_created_again_is_followed(path: Path) -> None:
     path.write_text(listing("a"))
     async with following(path) as ctx:
@@ -292,6 +296,7 @@ async def test_a_file_that_is_too_large_is_not_read(path: Path) -> None:
         await ctx.wait_for(ClaimsReplaced, 2)
 
 
+@pytest.mark.slow
 async def test_a_file_without_read_permission_is_reported_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,6 +386,7 @@ async def test_a_list_is_parsed_outside_of_the_event_loop_s_thread(
     assert threading.main_thread() not in threads
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_always_incomplete_is_reported(path: Path) -> None:
     path.write_text(listing("a"))
     async with following(path) as ctx:

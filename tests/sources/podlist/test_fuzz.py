@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,6 +94,7 @@ def test_damaged_lists_result_in_claims_or_an_error(data: bytes) -> None:
     read(data)
 
 
+@pytest.mark.slow
 @given(texts)
 @settings(max_examples=examples(40))
 def test_each_problem_of_any_list_shows_its_place(data: bytes) -> None:

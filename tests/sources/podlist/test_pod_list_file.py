@@ -325,6 +325,7 @@ TOO_MANY: dict[str, bytes] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", TOO_MANY.values(), ids=TOO_MANY)
 def test_a_list_with_more_devices_than_a_node_can_have_is_rejected(data: bytes) -> None:
     with pytest.raises(BadDocumentError) as caught:

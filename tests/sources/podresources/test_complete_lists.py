@@ -116,6 +116,7 @@ async def test_after_a_restart_the_list_is_complete_once_all_earlier_pods_are_li
         assert reports(ctx)[-1].complete
 
 
+@pytest.mark.slow
 async def test_after_a_restart_without_missing_pods_the_first_list_is_complete(path: Path) -> None:
     async with (
         kubelet_with_pods(path, "a") as kubelet,
@@ -149,6 +150,7 @@ async def test_after_a_restart_the_list_is_complete_once_missing_pods_have_expir
 
 
 class TestSeveralSockets:
+    @pytest.mark.slow
     async def test_the_list_is_incomplete_until_each_socket_has_responded(
         self, tmp_path: Path
     ) -> None:

@@ -70,6 +70,7 @@ def kubelet_with_pods(path: Path, name: str = "a") -> FakeKubelet:
     return kubelet
 
 
+@pytest.mark.slow
 async def test_a_socket_that_is_created_later_is_used_immediately(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -88,6 +89,7 @@ async def test_a_socket_that_is_created_later_is_used_immediately(
     ]
 
 
+@pytest.mark.slow
 async def test_folders_that_are_created_later_are_found(tmp_path: Path) -> None:
     path = tmp_path / "lib" / "kubelet" / "kubelet.sock"
     async with running_source(path) as ctx:
@@ -163,6 +165,7 @@ async def test_the_last_claims_stay_while_the_kubelet_is_down(path: Path) -> Non
         assert len(ctx.events) == event_count + 1
 
 
+@pytest.mark.slow
 async def test_the_stale_socket_of_a_killed_kubelet_is_reported(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(path))
@@ -176,6 +179,7 @@ async def test_the_stale_socket_of_a_killed_kubelet_is_reported(path: Path) -> N
             await ctx.until("a", timeout=1)
 
 
+@pytest.mark.slow
 async def test_a_socket_bound_before_the_kubelet_listens_is_retried(path: Path) -> None:
     async with running_source(path) as ctx:
         await ctx.lost()
@@ -187,6 +191,7 @@ async def test_a_socket_bound_before_the_kubelet_listens_is_retried(path: Path) 
             await ctx.until("a", timeout=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "text"),
     [
@@ -202,6 +207,7 @@ async def test_a_path_that_is_no_socket_is_reported(path: Path, make: object, te
         assert await ctx.lost() == f"{path}: {text}"
 
 
+@pytest.mark.slow
 async def test_a_path_that_is_too_long_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / ("x" * 100)
     folder.mkdir()
@@ -313,6 +319,7 @@ async def test_a_socket_that_changes_constantly_causes_few_requests(path: Path) 
         assert len(kubelet.lists) - before <= 11
 
 
+@pytest.mark.slow
 async def test_the_grpc_library_prints_nothing(
     path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -338,6 +345,7 @@ async def test_without_inotify_a_new_socket_is_found_by_polling(
     assert caplog.messages[0].startswith(f"{path}: cannot watch for changes: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "text"),
     [(errno.EACCES, f"permission denied to uid {os.geteuid()}"), (errno.EIO, "input/output error")],

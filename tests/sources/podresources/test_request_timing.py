@@ -30,6 +30,7 @@ async def test_the_kubelet_is_requested_at_each_interval(path: Path) -> None:
     assert kubelet.calls["v1/GetAllocatableResources"] >= 4
 
 
+@pytest.mark.slow
 async def test_a_hint_causes_an_immediate_request(path: Path) -> None:
     async with FakeKubelet(path) as kubelet, running_source(path) as ctx:
         await ctx.until()

@@ -177,6 +177,7 @@ def test_a_response_with_too_many_devices_is_refused() -> None:
         read(*pods)
 
 
+@pytest.mark.slow
 def test_many_memory_units_of_a_gpu_are_read_as_one_device() -> None:
     one = pod(
         "a",

@@ -91,6 +91,7 @@ async def test_a_socket_that_fails_does_not_affect_the_other(
         assert ctx.reasons() == []
 
 
+@pytest.mark.slow
 async def test_the_source_is_lost_only_if_all_sockets_fail(
     first: FakeKubelet, second: FakeKubelet
 ) -> None:

@@ -49,6 +49,7 @@ async def test_a_list_without_devices_is_reported(path: Path) -> None:
         await ctx.until()
 
 
+@pytest.mark.slow
 async def test_the_order_in_the_response_does_not_matter(path: Path) -> None:
     async with FakeKubelet(path) as kubelet:
         kubelet.pods = [pod(f"p{n}", {GPU: [f"GPU-{n}{m}" for m in range(8)]}) for n in range(20)]
@@ -83,6 +84,7 @@ async def test_a_server_without_the_service_is_reported(path: Path) -> None:
         assert await ctx.lost() == text
 
 
+@pytest.mark.slow
 async def test_advertised_resources_are_reported_at_each_interval(path: Path) -> None:
     async with FakeKubelet(path) as kubelet:
         kubelet.offered = {GPU: ["GPU-1", "GPU-0", "GPU-1"], "rdma/hca": ["mlx5_0"]}
@@ -107,6 +109,7 @@ async def test_t01_advertised_resources_are_reported_before_the_first_claims(pat
             assert [type(event) for event in ctx.events] == [ResourcesAdvertised, ClaimsReplaced]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", ["unimplemented", "disabled"])
 async def test_a_kubelet_without_get_allocatable_resources_is_called_once(
     path: Path, reason: str
@@ -124,6 +127,7 @@ async def test_a_kubelet_without_get_allocatable_resources_is_called_once(
         assert ctx.reasons() == []
 
 
+@pytest.mark.slow
 async def test_a_failure_of_get_allocatable_resources_does_not_affect_claims(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -211,6 +215,7 @@ async def test_resource_claims_that_are_prepared_later_are_found_soon(path: Path
             assert kubelet.calls["v1/List"] == lists
 
 
+@pytest.mark.slow
 async def test_a_claim_that_is_prepared_is_found_among_unprepared_ones(path: Path) -> None:
     async with FakeKubelet(path) as kubelet:
         kubelet.pods = [pod(f"p{n}", claims=[claim()]) for n in range(9)]

@@ -166,6 +166,7 @@ DAEMONSET, REPLICAS = "DaemonSet", "ReplicaSet"
 READING_DCGM = "sources: {d: {kind: dcgm, url: 'http://localhost:9401/metrics'}}\n"
 
 
+@pytest.mark.slow
 async def test_two_exporters_on_the_node_are_a_warning(tmp_path: Path) -> None:
     async with serving() as server:
         put = server.paths[PODS].put

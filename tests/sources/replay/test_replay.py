@@ -293,6 +293,7 @@ async def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) 
         await play(tmp_path / "pipe")
 
 
+@pytest.mark.slow
 async def test_the_file_is_closed_after_a_cancelled_start(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

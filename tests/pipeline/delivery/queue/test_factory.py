@@ -62,6 +62,7 @@ def test_d9_a_folder_in_use_is_an_error_that_says_what_to_do(tmp_path: Path) -> 
     open_queue(options, "lines", NOW).close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 3])
 def test_d9_a_folder_in_use_by_the_same_process_is_a_transient_error(
     tmp_path: Path, times: int

@@ -20,6 +20,7 @@ from tests.pipeline.delivery.queue.support import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25))
 def test_d4_a_power_cut_loses_only_data_that_was_not_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int

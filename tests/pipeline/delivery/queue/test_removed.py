@@ -172,6 +172,7 @@ def test_d9_a_second_queue_in_the_same_process_is_refused(bench: Bench) -> None:
     bench.open().close()
 
 
+@pytest.mark.slow
 def test_d9_the_lock_of_a_killed_process_is_free(bench: Bench) -> None:
     program = """
 import os, signal, sys

@@ -42,6 +42,7 @@ class SmallDisk:
         return self._original(fd, pieces, place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restart", [False, True])
 def test_d6_settled_records_free_their_space_on_a_small_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, restart: bool

@@ -358,6 +358,7 @@ async def test_a_decoy_is_a_valid_hash_that_stays_the_same() -> None:
         assert len({checker._decoy(USERS, b"unknown") for _ in range(3)}) == 1
 
 
+@pytest.mark.slow
 async def test_the_memory_of_checks_is_limited_and_contains_no_password(checks: Checks) -> None:
     users = {b"%d" % at: hashed("x").encode() for at in range(80)}
     with password_checker() as checker:

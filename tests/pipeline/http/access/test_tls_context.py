@@ -276,6 +276,7 @@ async def test_a_plain_http_request_to_a_tls_port_is_closed_immediately(web: Web
         assert await is_served(web, NO_CERTIFICATE)
 
 
+@pytest.mark.slow
 async def test_a_connection_without_handshake_is_closed(web: Web, tmp_path: object) -> None:
     slow = Web(web.folder, handshake_seconds=0.3)
     slow.secure()

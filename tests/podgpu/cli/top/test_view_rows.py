@@ -242,6 +242,7 @@ def test_paging_shows_every_row(key: str, name: str, height: int) -> None:
     assert set(lines(document, State(whole=True), 110)) <= found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mig", "shared"])
 @pytest.mark.parametrize("height", [10, 11, 24])
 @pytest.mark.parametrize("folded", [False, True])

@@ -51,6 +51,7 @@ def test_the_rows_of_a_year_sum_to_the_total(
         assert sum(row[name] for row in found["rows"]) == found["total"][name]
 
 
+@pytest.mark.slow
 def test_a_limited_list_of_the_holdings_of_a_year(year: Path, capsys: Capsys) -> None:
     words = ("--since", "all", "--until", "2027-02-01", "--holdings", "--limit", 3)
     code, out, _ = run(capsys, "--ledger", year, *words)

@@ -129,6 +129,7 @@ async def test_without_a_service_account_the_default_one_is_checked(tmp_path: Pa
     assert users == {"system:serviceaccount:gpu-system:default"}
 
 
+@pytest.mark.slow
 async def test_without_an_extender_or_a_list_of_deployments_the_check_is_skipped(
     tmp_path: Path,
 ) -> None:

@@ -226,6 +226,7 @@ def test_xid_errors_of_a_container_are_counted_by_code(
 STEPS = st.lists(st.tuples(st.booleans(), st.none() | usages(DEVICES)), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["semconv", "dcgm"])
 @given(STEPS)
 @settings(deadline=None, max_examples=examples(40))

@@ -97,6 +97,7 @@ def endless(piece: bytes, pause: float = 0.0, code: int = 200) -> Any:
     return answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer", [never, endless(b"x", 0.05)], ids=["no response", "one byte at a time"]
 )
@@ -112,6 +113,7 @@ async def test_o5_a_slow_receiver_is_a_timeout(answer: Any) -> None:
             assert await push.send([record()]) == Acked()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compressed", [False, True], ids=["100 MB", "gzip bomb"])
 @pytest.mark.parametrize(("code", "outcome"), [(200, Acked), (503, Retry), (400, Rejected)])
 async def test_o5_a_response_that_is_too_large_is_cut_off(
@@ -199,6 +201,7 @@ async def test_o8_a_receiver_on_ipv6_only() -> None:
         assert await push.send([record()]) == Acked()
 
 
+@pytest.mark.slow
 async def test_o8_a_connection_closed_by_the_server_is_replaced() -> None:
     async with (
         HttpReceiver().serving(keepalive=0.1) as receiver,

@@ -124,6 +124,7 @@ async def test_with_logs_false_no_log_records_are_sent(protocol: str) -> None:
     assert running.by_reason("rejected_total") == {}
 
 
+@pytest.mark.slow
 async def test_each_log_record_is_sent_once_across_reloads(protocol: str) -> None:
     receiver, node = receiver_of(protocol), EventNode()
     ctx = FakeSinkContext()
@@ -202,6 +203,7 @@ async def test_an_outage_of_the_receiver_loses_no_log_records(
     assert sorted(pods) == ["a", "b", "p1", "p2", "p3", "p4", "p5"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay_s", [None, 300], ids=["without a delay", "with a delay"])
 async def test_log_records_that_are_not_accepted_delay_metrics_only_briefly(
     protocol: str, delay_s: float | None, monkeypatch: pytest.MonkeyPatch

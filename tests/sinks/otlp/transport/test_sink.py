@@ -138,6 +138,7 @@ async def test_podgpus_own_metrics_are_sent_too(protocol: str) -> None:
     assert sum("podgpu_sink_produced" in name or "sink.produced" in name for name in sent) == 1
 
 
+@pytest.mark.slow
 async def test_d1_an_outage_loses_no_points(protocol: str, tmp_path: Path) -> None:
     receiver = receiver_of(protocol)
     receiver.answer = fails("UNAVAILABLE", "no") if protocol == "grpc" else answers(503)
