@@ -20,14 +20,16 @@ class ContainerAccount:
         name: the container.
         ids: generates the ids of its holdings.
         id: identifies this account.
-        has_processes: whether the last sample showed processes of the container on the device.
-        used_from_ns: since when it has or had processes there, by the monotonic clock: the sample
-            before the first one that showed them. None if no sample did.
-        used_to_ns: the first sample that no longer showed them; None if there is none.
+        has_processes: whether the container has processes on the device, by the last sample. If
+            that sample could not list processes: by an earlier one that is still valid.
+        used_from_ns: since when it has or had these processes, by the monotonic clock: the start of
+            the interval that first showed them. None if no interval did.
+        used_to_ns: the last sample whose interval showed them, or the first one that no longer
+            showed them; None if there is none.
         unseen: whether the container was present when podgpu last ran and was not seen since.
-        running: the holding that has not ended.
+        running: the holding that has not ended; None if there is none.
         ending: holdings that have ended and are not final yet.
-        last_finalized: the latest end of a final holding.
+        last_finalized: the latest end of a final holding; None if there is none.
         concealed: whether MPS concealed usage of the container. Then an unknown amount is not 0.
         absorbed: ids of accounts and holdings that were merged into this account.
     """
@@ -62,7 +64,8 @@ class ContainerAccount:
     def start_holding(self, start: Instant) -> HoldingAccount:
         """Return the running holding; if there is none, start one.
 
-        A holding that ended at `start` or later and is not final continues instead.
+        A holding that ended at `start` or later and is not final continues instead. A new holding
+        starts at `start`, or at the end of the last final holding if that is later.
         """
         running = self.running
         if running is not None and self.unseen:
@@ -80,7 +83,10 @@ class ContainerAccount:
         return running
 
     def move_start_back(self, start: Instant) -> None:
-        """Move the start of the running holding back; no time of it is counted yet."""
+        """Move the start of the running holding back, but not before the last final holding.
+
+        No time of the running holding may be counted yet.
+        """
         if self.running is not None:
             start = max(start, self.last_finalized or start)
             self.running.start, self.running.until_ns = start, start.mono_ns
@@ -95,7 +101,7 @@ class ContainerAccount:
         self.running, self.ended = running, None
 
     def end(self, moment: Instant) -> None:
-        """End the container and its running holding."""
+        """End the container and its running holding at a moment, or at the start if it is later."""
         self.ended = max(moment, self.start)
         self.memory_bytes, self.unseen = None, False
         running = self.running
@@ -105,7 +111,7 @@ class ContainerAccount:
             self.running = None
 
     def end_at_last_seen(self, moment: Instant) -> None:
-        """End the container when it was last seen, before podgpu started.
+        """End the container at the moment when it was last seen, before podgpu started.
 
         Args:
             moment: the end if the container has no running holding.
@@ -127,7 +133,7 @@ class ContainerAccount:
         return [*self.ending, running] if self.ending else [running]
 
     def count_xid(self, code: int, moment_ns: int) -> None:
-        """Count an XID error, also for the holding at that moment unless it is final."""
+        """Count an XID error of the container, and of its holding at that moment if not final."""
         count_xid(self.xids, code)
         for one in reversed(self.open_holdings()):
             end = one.end
@@ -136,7 +142,7 @@ class ContainerAccount:
                 break
 
     def holding_at(self, moment_ns: int) -> HoldingAccount | None:
-        """Return the holding at a moment, if it is not final."""
+        """Return the holding at a moment; None if there is none, or if it is final."""
         return next((one for one in self.open_holdings() if one.covers(moment_ns)), None)
 
     def used_at(self, moment_ns: int) -> bool:

@@ -19,16 +19,17 @@ RETENTION_NS: Final = 300 * NS
 class ContainerAccounts:
     """The container accounts of one device by name, at most `MAX_CONTAINERS`.
 
-    An ended holding is final when nothing can be added any more. Then it is reported, once.
+    An ended holding is final when nothing can be added to it any more. Then it is passed to
+    `ended`, unless it has no time and no usage.
 
     Attributes:
         pending: the usage of the time whose energy is not known yet.
-        rejected: containers that did not fit since `rejected` was last cleared.
+        rejected: containers that got no account, for lack of room, since `rejected` was cleared.
         removed_ends: the end of the last final holding of each removed container, until a sample
             passes that end. If the container returns, its new account starts no earlier.
         forgotten_busy_ns: sum of the busy time of removed containers.
-        forgotten_held_ns: sum of their held time.
-        forgotten_energy_mj: sum of their energy.
+        forgotten_held_ns: sum of the held time of removed containers.
+        forgotten_energy_mj: sum of the energy of removed containers.
 
     Args:
         device: uuid of the device.
@@ -61,16 +62,17 @@ class ContainerAccounts:
     ) -> ContainerAccount | None:
         """Return the account of a container; create it, without a holding, if there is room.
 
-        If the table is full, the container that ended first is removed early.
+        If the table is full, the container that ended first is removed early. A container without a
+        uid that ended before `start` gets a new account.
 
         Args:
             name: the container.
-            pod: the pod as known now.
+            pod: the pod as known now; None if it is unknown.
             start: the start of a new account.
             now: the present time.
 
         Returns:
-            None if there is no room.
+            None if there is no room. Then `rejected` contains the container.
         """
         known = self.get(name)
         if known is not None:
@@ -98,7 +100,10 @@ class ContainerAccounts:
         return new
 
     def put(self, account: ContainerAccount) -> None:
-        """Add an account. If its name is taken or there is no room, only keep its totals."""
+        """Add an account. If its name is taken or there is no room, keep only its totals.
+
+        The totals are added to the sums of forgotten containers.
+        """
         if account.name in self._accounts or len(self._accounts) >= MAX_CONTAINERS:
             self.add_to_forgotten(account)
             return
@@ -106,7 +111,7 @@ class ContainerAccounts:
         self._accounts = dict(sorted(self._accounts.items()))
 
     def rename(self, before: ContainerName, name: ContainerName) -> ContainerAccount:
-        """Remove a container and give it another name. `put` adds it again."""
+        """Remove an account from the table and change its name. `put` adds it again."""
         entry = self._accounts.pop(before)
         entry.name, entry.subject = name, PartialRef(*name)
         return entry
@@ -118,7 +123,7 @@ class ContainerAccounts:
         self.forgotten_energy_mj += account.energy_mj or 0
 
     def remove(self, account: ContainerAccount, now_ns: int) -> None:
-        """Remove a container: its holdings are final, and its pending usage is unattributed."""
+        """Remove a container: its ended holdings become final, its pending usage unattributed."""
         del self._accounts[account.name]
         self.add_to_forgotten(account)
         self.finalize_container(account, now_ns)
@@ -136,7 +141,7 @@ class ContainerAccounts:
         return bool(gone)
 
     def advance_sample(self, at_ns: int) -> None:
-        """Discard the ends of removed containers up to a sample."""
+        """Discard the entries of `removed_ends` that are not after a sample."""
         if self.removed_ends:
             self.removed_ends = {
                 n: end for n, end in self.removed_ends.items() if end.mono_ns > at_ns
@@ -150,9 +155,10 @@ class ContainerAccounts:
                 one.memory_bytes = None
 
     def due_ns(self, good_for_ns: int) -> int:
-        """Return the last time at which no container has expired.
+        """Return the last time at which nothing is due.
 
-        It is also the last one at which no holding ended more than `good_for_ns` ago.
+        Due are a container that ended more than `RETENTION_NS` ago, and a holding that ended more
+        than `good_for_ns` ago and is not final.
         """
         ends = [entry.ending[0].end for entry in self if entry.ending]
         due = [end.mono_ns + good_for_ns for end in ends if end]
@@ -160,7 +166,7 @@ class ContainerAccounts:
         return min(due, default=NEVER)
 
     def take_pending(self) -> IntervalUsage:
-        """Return and clear the pending usage."""
+        """Return the usage of the time whose energy is not known yet, and clear it."""
         interval, self.pending = self.pending, IntervalUsage()
         return interval
 
@@ -171,8 +177,8 @@ class ContainerAccounts:
 
         Args:
             now_ns: now, by the monotonic clock.
-            until_ns: only those that ended at this moment or before.
-            keep: holdings that are not final yet.
+            until_ns: finalize only the holdings that ended at this moment or before.
+            keep: holdings that do not become final yet.
         """
         found = [
             (entry, one)

@@ -24,14 +24,15 @@ from pipeline.usage.renames import IdentityCompletion, NameReferredTo
 from pipeline.usage.restored_accounts import not_after, restore_totals
 
 RESTORED_WAIT_NS: Final = 60 * NS
-"""How long after the first sample a container that was present when podgpu last ran may reappear;
-otherwise it ended at that time."""
+"""How long after the first sample podgpu waits for a container that was present when podgpu last
+ran. A container that does not reappear ended when it was last seen."""
 
 _HISTORY_NS: Final = 60 * NS
 """How long past holders are kept, for the first sample and for XID errors that come late."""
 
 _GOOD_FOR_NS: Final = 15 * NS
-"""How long a sample is valid until one reports its own value: three default sample intervals."""
+"""How long a usage sample is valid if none has reported its own value yet: three default sample
+intervals."""
 
 _UNKNOWN: Final = Memory(None, None, None, {}, no_others=False)
 
@@ -40,16 +41,16 @@ class DeviceAccount:
     """Adds up the usage samples of one device, from the first one or from a restored account.
 
     Attributes:
-        device: its uuid.
+        device: uuid of the device.
         timeline: the holders of the device over time.
-        energy_meter: its energy counter and idle power; not used for a MIG instance.
+        energy_meter: reads the energy counter of the GPU; not used for a MIG instance.
         containers: the containers in the account, their holdings, and pending usage.
-        totals: its amounts.
+        totals: the totals of the device.
         identity_completion: finds containers whose incomplete name can be completed.
-        at: the last sample; None before the first one.
+        at: time of the last sample; None before the first one.
 
     Args:
-        device: its uuid.
+        device: uuid of the device.
         ended: receives the holdings that are final.
         ids: generates the ids of this account, its containers and holdings.
         timeline: the holders so far.
@@ -84,10 +85,14 @@ class DeviceAccount:
     ) -> None:
         """Record the holders of the device from a moment on.
 
+        After the first sample, this starts the holdings of new holders, and ends the holdings of
+        containers that neither hold nor use the device any more.
+
         Args:
             held: the holders.
             at: the moment.
-            referred_to: returns whether a pod's name meant that pod before its uid was known.
+            referred_to: returns whether a pod's name meant the pod with this uid at an earlier
+                moment.
             holders_known: whether a source reports all holders of the device.
         """
         self.identity_completion.match_holders(held, referred_to)
@@ -129,13 +134,13 @@ class DeviceAccount:
     def add_sample(
         self, use: DeviceUse, since: Instant | None, processes: Sequence[ProcessSample]
     ) -> None:
-        """Add a sample, without its energy: the usage of the interval is pending.
+        """Add a sample, without its energy. Until that is added, the usage of the time is pending.
 
         Call `finalize_sampled` after the energy is added.
 
         Args:
-            use: the sample; later than the one before.
-            since: the start of the time that it counts.
+            use: the sample, which is later than the last one.
+            since: the start of the time that it counts; None if it counts no time.
             processes: the processes of `use` with their containers.
         """
         at = use.at
@@ -181,7 +186,10 @@ class DeviceAccount:
         self._mark_sampled(at)
 
     def skip_sample(self, at: Instant) -> None:
-        """Record a sample of a GPU with MIG instances; it has no usage except its instances'."""
+        """Record the time of a sample of a GPU with MIG instances.
+
+        Only the instances have usage: the GPU's own holdings end, and its memory is unknown.
+        """
         self._end_use(at)
         self._end_absent(at)
         self.forget_memory()
@@ -191,8 +199,10 @@ class DeviceAccount:
     def add_pending_energy(self, used: int | None) -> None:
         """Add the energy of a GPU without MIG instances, used in the time of the pending usage.
 
+        While a good reading of the energy counter is outstanding, the usage stays pending.
+
         Args:
-            used: in millijoules; None if unknown.
+            used: energy in millijoules; None if it is unknown. Then it is in no account.
         """
         if self.energy_meter.has_outstanding_energy:
             return
@@ -202,13 +212,13 @@ class DeviceAccount:
             self.totals.count_energy(used, idle, interval)
 
     def finalize_sampled(self, now_ns: int) -> None:
-        """Finalize the holdings that ended before the last sample, which is completely added."""
+        """Finalize the holdings that ended up to the last sample and have no pending usage."""
         if self.at is not None:
             pending = self.containers.pending.holding_times
             self.containers.finalize(now_ns, self.at.mono_ns, keep=pending)
 
     def end_all_holdings(self, at: Instant, now_ns: int) -> None:
-        """End all holdings, because the device or its account is removed."""
+        """End and finalize all holdings, because the device or its account is removed."""
         moment = at if self.at is None else max(at, self.at)
         self._end_use(moment)
         self._end_unseen()
@@ -220,12 +230,16 @@ class DeviceAccount:
         self.containers.finalize(now_ns)
 
     def forget_memory(self) -> None:
-        """Set the memory to unknown."""
+        """Set the memory of the device and of its containers to unknown."""
         self._memory, self._memory_end_ns = _UNKNOWN, NEVER
         self.containers.forget_memory()
 
     def expire(self, now_ns: int) -> bool:
-        """Discard what has expired; return whether anything changed."""
+        """Discard what has expired: memory, unseen containers, ended containers and holdings.
+
+        Returns:
+            Whether anything changed.
+        """
         changed = self._memory_end_ns < now_ns
         if changed:
             self.forget_memory()
@@ -238,7 +252,7 @@ class DeviceAccount:
 
     @property
     def due_ns(self) -> int:
-        """The last time at which nothing expires."""
+        """The last time at which `expire` changes nothing."""
         due_ns = self.containers.due_ns(self._good_for_ns)
         return min(self._memory_end_ns, self._wait_until_ns, due_ns)
 
@@ -311,12 +325,12 @@ class DeviceAccount:
     def _pass_time(
         self, since: Instant | None, at: Instant, shown: Memory
     ) -> dict[HoldingAccount, int]:
-        """Advance all holdings to a sample; return how much time each one counted.
+        """Advance all holdings to a sample; return the counted time of each one that has any.
 
         Args:
             since: the start of the time that the sample counts; None if it counts no time.
             at: when the sample was taken.
-            shown: the memory at the sample.
+            shown: the memory at the sample, by container.
         """
         at_ns, since_ns = at.mono_ns, None if since is None else since.mono_ns
         adjoins, times = self.is_contiguous(since), dict[HoldingAccount, int]()

@@ -26,17 +26,18 @@ from pipeline.usage.renames import NameReferredTo, never_referred
 from pipeline.usage.restored_accounts import end_stored_holdings
 
 MAX_PENDING: Final = 512
-"""How many stored accounts may wait for their device. 16 GPUs with 7 MIG instances need 128."""
+"""Largest number of stored accounts that wait for their device. 16 GPUs with 7 MIG instances each
+need 128."""
 
 PENDING_NS: Final = 300 * NS
-"""How long they wait."""
+"""How long a stored account waits for its device."""
 
 
 class UsageAccounts:
-    """Usage accounts by device uuid. Only known devices have one, from their first sample on.
+    """Usage accounts by device uuid. A device has an account from its first sample on.
 
-    The account of a removed device is kept for a while and continues if the device returns: a MIG
-    instance that is created again can have the same uuid.
+    The account of a removed device is kept for `RETENTION_NS` and continues if the device returns:
+    a MIG instance that is created again can have the same uuid.
 
     Args:
         run: identifies this run of podgpu; prefix of the ids of accounts, containers and holdings.
@@ -75,11 +76,13 @@ class UsageAccounts:
         """Record the devices, and their holders from a moment on.
 
         Args:
-            attributions: by device uuid, in device order. An unchanged one is the same object.
-            at: the moment; if it is before that of an earlier call, the earlier call's is used.
+            attributions: all devices, by uuid, in device order. A device that is missing is
+                removed. Pass the same object for an attribution that has not changed.
+            at: the moment; a time before that of an earlier call counts as the earlier call's time.
             holders_known: whether a source reports all holders. Otherwise it is unknown whether a
                 device without holders is free.
-            referred_to: returns whether a pod's name meant that pod before its uid was known.
+            referred_to: returns whether a pod's name meant the pod with this uid at an earlier
+                moment.
         """
         self._referred_to = referred_to
         seen = self._attributions
@@ -126,12 +129,13 @@ class UsageAccounts:
     def restore(self, devices: Iterable[DeviceUsage], at: Instant) -> None:
         """Continue the accounts that were stored when podgpu last ran.
 
-        An account of an unknown device waits for the device. An account of a device that has one
-        already is not continued.
+        The account of an unknown device waits for the device, for `PENDING_NS`. If it does not
+        appear, if `MAX_PENDING` accounts are waiting, or if the device already has an account with
+        samples, the stored account is not continued and its holdings become final.
 
         Args:
             devices: the stored accounts.
-            at: now.
+            at: the present time.
         """
         for one in devices:
             if one.device in self._stored:
@@ -158,7 +162,10 @@ class UsageAccounts:
     def set_container_name(
         self, device: str, before: ContainerName, name: ContainerName, pod: PodInfo | None
     ) -> None:
-        """Give an unnamed container its full name, if `name` is complete and unambiguous."""
+        """Give an unnamed container its full name, if `name` is complete and unambiguous.
+
+        This does nothing if the container holds the device now: `update_holders` renames holders.
+        """
         self._changed(device).identity_completion.set_container_name(before, name, pod)
 
     def complete_pod_identity(self, pod: PodInfo, referred_to: NameReferredTo) -> None:
@@ -177,7 +184,9 @@ class UsageAccounts:
     def add_sample(
         self, source: str, device: str, use: DeviceUse, processes: Sequence[ProcessSample]
     ) -> bool:
-        """Add a usage sample; return False if it is not newer than the last one.
+        """Add a usage sample; return False, and add nothing, if it is not newer than the last one.
+
+        The energy of a GPU with MIG instances is split among its instances.
 
         Args:
             source: name of the source.
@@ -209,7 +218,7 @@ class UsageAccounts:
         return True
 
     def _split_energy(self, gpu: DeviceAccount, used: int | None, at: Instant) -> None:
-        """Split the energy of a GPU among its MIG instances, if it is known."""
+        """Split the energy of a GPU among its MIG instances; if it is unknown, count none."""
         if gpu.energy_meter.has_outstanding_energy:
             return
         slices = self._instances[gpu.device]
@@ -266,11 +275,11 @@ class UsageAccounts:
     def affected_by_xid(self, device: str, moment_ns: int) -> list[XidVictim]:
         """Return the containers that held or used a device at a moment.
 
-        Holders are known without usage samples, for at least a minute.
+        Holders of the last minute, at least, are known even without usage samples.
 
         Args:
             device: uuid of a known device; for a GPU, its MIG instances are included.
-            moment_ns: by the monotonic clock.
+            moment_ns: the moment, by the monotonic clock.
         """
         victims: list[XidVictim] = []
         for uuid in (device, *self._instances.get(device, ())):
@@ -285,14 +294,14 @@ class UsageAccounts:
         return victims
 
     def count_xid(self, device: str, container: ContainerName, code: int, moment_ns: int) -> None:
-        """Count an XID error of a container on a known device."""
+        """Count an XID error of a container on a known device, if the container has an account."""
         entry = self._accounts[device].containers.get(container)
         if entry is not None:
             self._changed(device)
             entry.count_xid(code, moment_ns)
 
     def ended(self) -> Usage | None:
-        """Return only the ended holdings, without accounts; None if there are none."""
+        """Return a `Usage` that has only the ended holdings; None if there are none."""
         usage = self.usage()
         if not usage.ended:
             return None
@@ -301,7 +310,7 @@ class UsageAccounts:
         return self._ended_only
 
     def clear(self, now_ns: int) -> None:
-        """Discard all accounts, but not the holders. Holdings end at the last sample."""
+        """Discard all accounts, but not the holders. Running holdings end at the last sample."""
         for uuid, account in self._accounts.items():
             if account.at is not None:
                 account.end_all_holdings(account.at, now_ns)

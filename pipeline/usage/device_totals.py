@@ -11,20 +11,21 @@ from pipeline.usage.interval_split import Busy, split_energy, split_held_time
 
 
 class UsageTotals:
-    """Adds up intervals. The totals are the sums of containers, holdings and unattributed amounts.
+    """Adds up intervals. A total is the sum over all containers and the unattributed amount.
 
-    An amount for a container without a holding that can still change is unattributed.
+    The amount of a container is divided among its holdings. If all holdings of a container are
+    final, a further amount for the container is unattributed.
 
     Attributes:
         containers: the container accounts.
         busy_ns: busy time of the device; None if it was never known.
-        busy_unattributed_ns: the part of it that belongs to no known container.
+        busy_unattributed_ns: the part of `busy_ns` that belongs to no known container.
         elapsed_ns: all counted time.
-        unheld_ns: the part of it that no known container held, by share.
-        unknown_ns: the part of `unheld_ns` in which it was unknown who held the device, or a
-            container without an account held it.
+        unheld_ns: the part of `elapsed_ns` that no known container held, by share.
+        unknown_ns: the part of `unheld_ns` in which the holder was unknown, had no account, or had
+            only final holdings.
         energy_mj: energy of the device in millijoules; None if it was never known.
-        energy_unattributed_mj: the part of it that belongs to no known container.
+        energy_unattributed_mj: the part of `energy_mj` that belongs to no known container.
 
     Args:
         containers: the container accounts.
@@ -43,7 +44,13 @@ class UsageTotals:
     def count_time(
         self, spans: Sequence[HolderSpan], time_ns: int, times: dict[HoldingAccount, int]
     ) -> IntervalUsage:
-        """Add the time of an interval, which is divided where the holders changed."""
+        """Add the time of an interval; return the interval's usage, as yet without busy time.
+
+        Args:
+            spans: the interval, divided where the holders changed.
+            time_ns: the length of the interval.
+            times: the counted time of each holding in the interval.
+        """
         parts, unheld, unknown = split_held_time(spans)
         interval = IntervalUsage(time_ns, {}, unheld, None, holding_times=times)
         for container, part in parts.items():
@@ -69,7 +76,7 @@ class UsageTotals:
                 entry.mark_concealed()
 
     def count_busy(self, interval: IntervalUsage, found: Busy) -> None:
-        """Add the busy time of an interval; its time has been added."""
+        """Add the busy time of an interval to the totals and to the interval, after its time."""
         interval.busy, interval.busy_unattributed_ns = {}, found.unattributed
         for container, part in found.containers.items():
             entry = self.containers.get(container)
@@ -94,7 +101,7 @@ class UsageTotals:
         self.busy_unattributed_ns += interval.busy_unattributed_ns
 
     def count_energy(self, total: int, idle: int, interval: IntervalUsage) -> None:
-        """Add the energy of an interval; its time and busy time have been added.
+        """Add the energy of an interval, after its time and its busy time.
 
         Args:
             total: in millijoules.

@@ -1,4 +1,4 @@
-"""Holdings that have ended, kept until every sink has had time to read them."""
+"""Final holdings, kept for some minutes so that sinks can read them."""
 
 from collections import deque
 from dataclasses import replace
@@ -20,7 +20,7 @@ class EndedHoldings:
     """The ended holdings of all devices, in the order in which they became final.
 
     Attributes:
-        evicted: how many were removed early.
+        evicted: number of holdings that were removed early, because there were too many.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,11 @@ class EndedHoldings:
         self._cached = None
 
     def expire(self, now_ns: int) -> bool:
-        """Remove the holdings that were kept long enough; return whether there were any."""
+        """Remove the holdings that were added more than `RETENTION_NS` ago.
+
+        Returns:
+            Whether there were any.
+        """
         kept = self._holdings
         before = len(kept)
         while kept and now_ns - kept[0][0] > RETENTION_NS:
@@ -56,7 +60,7 @@ class EndedHoldings:
 
     @property
     def due_ns(self) -> int:
-        """The last time at which none expires."""
+        """The last time at which no holding expires."""
         return self._holdings[0][0] + RETENTION_NS if self._holdings else NEVER
 
     def holdings(self) -> tuple[Holding, ...]:

@@ -6,8 +6,8 @@ from pipeline.model import NS
 from pipeline.usage.monotonic_counter import PlausibleCounter, energy_rate
 
 MIN_INTERVAL_NS: Final = 9 * NS // 10
-"""Shortest interval from which idle power is measured. The energy counter moves in steps, and a
-shorter interval may contain none."""
+"""Shortest interval from which idle power or the largest busy part is measured. The energy counter
+moves in steps, and a shorter interval may contain no step."""
 
 
 _RATE: Final = energy_rate(None)
@@ -19,8 +19,8 @@ class EnergyMeter:
     """Reads the energy counter of a GPU, and measures the lowest power while it is not busy.
 
     Attributes:
-        has_outstanding_energy: whether there is a good reading, but the last one was missing or
-            implausible. The next good one returns the energy of all time since.
+        has_outstanding_energy: whether there is a good reading, but the last reading was missing or
+            implausible. The next good reading returns the energy since the last good one.
     """
 
     def __init__(self) -> None:
@@ -31,6 +31,8 @@ class EnergyMeter:
 
     def read(self, source: str, counter_mj: int | None, at_ns: int, *, adjoins: bool) -> int | None:
         """Return the energy since the last good reading; None if it is unknown.
+
+        After a gap, or if another source reads the counter, the reading is the first one again.
 
         Args:
             source: name of the source that took the reading.
@@ -51,10 +53,11 @@ class EnergyMeter:
         """Return how much of the energy that `read` returned an idle GPU would have used.
 
         Idle power is the lowest power in an interval that is long enough and had no busy time.
+        Until there was such an interval, the result is 0.
 
         Args:
             energy_mj: the energy, in millijoules.
-            busy_ns: busy time of the interval; None if unknown.
+            busy_ns: busy time of the interval; None if it is unknown.
         """
         time_ns, least = self._growth.time_ns, self._idle
         is_idle = busy_ns == 0 and time_ns >= MIN_INTERVAL_NS

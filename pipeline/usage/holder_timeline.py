@@ -8,7 +8,7 @@ from pipeline.model import Holder, Instant
 from pipeline.usage.interval_samples import ContainerName
 
 MAX_CHANGES: Final = 256
-"""How many changes of a device's holders are kept. For time before the oldest one, the holders are
+"""How many changes of a device's holders are kept. The holders before the oldest change are
 unknown."""
 
 WHOLE: Final = 1 << 40
@@ -83,7 +83,7 @@ def _part(share: float | None) -> int | None:
 
 
 def by_container(holders: Sequence[Holder]) -> Holders:
-    """Return the holders of a device by container; of several of one container the first."""
+    """Return the holders of a device by container; if one is there twice, its first entry."""
     found: dict[ContainerName, Holder] = {}
     for holder in holders:
         subject = holder.subject
@@ -96,8 +96,8 @@ class HolderTimeline:
     """The holders of one device over time, as far back as they may still be needed.
 
     Attributes:
-        incomplete: holders whose pod's name or uid was missing, with the time of the newest change
-            that contains them.
+        incomplete: holders whose pod's name or uid was missing; for each one the time of the newest
+            change that contains it.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,9 @@ class HolderTimeline:
         return self._changes[-1] if self._changes else None
 
     def record(self, held: Holders, at: Instant, *, holders_known: bool = True) -> None:
-        """Record the holders from a moment on; a moment before the newest change is moved to it.
+        """Record the holders from a moment on.
+
+        At or before the moment of the newest change, they replace the holders of that change.
 
         Args:
             held: the holders.
@@ -138,7 +140,10 @@ class HolderTimeline:
     def rename(
         self, before: ContainerName, name: ContainerName, referred_to: Callable[[Instant], bool]
     ) -> None:
-        """Rename a container in all changes, back to the first one where the name meant another.
+        """Rename a container in the changes, from the newest one back.
+
+        The first change in which the new name did not mean this container ends the renaming. A
+        change that contains both names stays as it is.
 
         Args:
             before: the old name.
@@ -164,7 +169,7 @@ class HolderTimeline:
             )
 
     def at(self, moment_ns: int) -> Holders:
-        """Return the holders at a moment."""
+        """Return the holders at a moment; none if the holders at that moment are unknown."""
         for change in reversed(self._changes):
             if change.at.mono_ns <= moment_ns:
                 return change.held
@@ -179,10 +184,10 @@ class HolderTimeline:
 
         Args:
             container: its name.
-            until_ns: ignore changes after this time.
+            until_ns: ignore changes after this time of the monotonic clock.
 
         Returns:
-            None if the container holds the device now, or never did.
+            None if the container holds the device at that time, or holds it in no kept change.
         """
         later: HolderChange | None = None
         for change in reversed(self._changes):

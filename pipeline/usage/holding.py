@@ -9,7 +9,7 @@ from pipeline.usage.apportionment import apportion
 from pipeline.usage.energy_meter import MIN_INTERVAL_NS
 
 MAX_XID_CODES: Final = 64
-"""How many XID codes are counted per container; further codes are not counted."""
+"""How many XID codes are counted per container and per holding. Further codes are not counted."""
 
 _WHOLE_PPM: Final = 1_000_000
 
@@ -19,20 +19,22 @@ class HoldingAccount:
     """Adds up the usage of one holding; see `Holding` for the amounts.
 
     Attributes:
-        start: when it began.
-        id: identifies it.
+        start: when the holding began.
+        id: identifies the holding.
         source: name of the source whose claim is valid; empty if the container only uses the
             device.
         evidence: what the claim is based on.
-        end: when it ended; None if it has not ended.
-        until_ns: its time up to this moment of the monotonic clock is in `counted_ns` or `gap_ns`.
+        end: when the holding ended; None if it has not ended.
+        until_ns: a moment of the monotonic clock. The holding's time up to this moment is in
+            `counted_ns` or `gap_ns`.
         elapsed_ns: the counted time of the device at `until_ns`, once a sample has counted time of
             the holding; the same for all holdings at one moment.
         memory_bytes: memory at the last sample while that is valid; None if unknown.
         peak_ppm: largest busy part of an interval of `MIN_INTERVAL_NS` or more, in millionths.
         concealed: see `ContainerAccount`.
-        unseen_counted_ns: see `Holding`; also for `unseen_gap_ns`.
-        restored: whether it was stored before podgpu started.
+        unseen_counted_ns: see `Holding`.
+        unseen_gap_ns: see `Holding`.
+        restored: whether the holding was stored before podgpu started.
     """
 
     start: Instant
@@ -61,7 +63,7 @@ class HoldingAccount:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no length and no usage, so that it need not be reported."""
+        """Whether it has no time and no usage, and was not restored. It need not be reported."""
         if self.restored:
             return False  # the ledger has it and needs its end
         no_time = self.end is not None and self.end.mono_ns == self.start.mono_ns
@@ -144,7 +146,7 @@ class HoldingAccount:
             self.memory_peak_bytes = max(found, self.memory_peak_bytes or 0)
 
     def add_busy(self, part_ns: int, time_ns: int) -> None:
-        """Add the busy time of `time_ns` nanoseconds of counted time."""
+        """Add busy time that was measured over `time_ns` nanoseconds of counted time."""
         self.busy_ns = (self.busy_ns or 0) + part_ns
         self.busy_time_ns += time_ns
         if time_ns >= MIN_INTERVAL_NS:
@@ -158,7 +160,7 @@ class HoldingAccount:
             self.busy_ns, self.busy_time_ns, self.peak_ppm = None, 0, None
 
     def close_gap(self) -> None:
-        """Add the time up to the end that no sample counted to the gap."""
+        """Count as a gap the time between the last counted moment and the end of the holding."""
         if self.end is not None:
             self.gap_ns += max(self.end.mono_ns - self.until_ns, 0)
             self.until_ns = max(self.end.mono_ns, self.until_ns)
@@ -231,7 +233,7 @@ def split_among_holdings(
 
 
 def count_xid(xids: dict[int, int], code: int, number: int = 1) -> None:
-    """Count XID errors, unless their code is new and there are `MAX_XID_CODES` codes."""
+    """Count XID errors, unless their code is new and `MAX_XID_CODES` codes are counted."""
     if code in xids or len(xids) < MAX_XID_CODES:
         xids[code] = xids.get(code, 0) + number
 

@@ -20,7 +20,7 @@ class ProcessSample(NamedTuple):
         container: the container of the process; None if it is in no container or unknown.
         owner_known: whether it is known in which container the process is, or that it is in none.
         pod: what is known of the container's pod.
-        is_running: whether the process is there at the sample.
+        is_running: whether the process existed when the sample was taken.
         memory_bytes: its device memory now; None if the driver does not report it.
         busy_ns: how long it kept the device busy; None if the driver does not report it.
         is_mps_client: whether it is a client of an MPS server.
@@ -35,7 +35,7 @@ class ProcessSample(NamedTuple):
     is_mps_client: bool = False
 
     def owner(self, sole_holder: ContainerName | None) -> ContainerName | None:
-        """Return its container. If that is unknown, it is assumed to be the only holder.
+        """Return the container of the process; if it is unknown, the only holder of the device.
 
         Args:
             sole_holder: the only container that held the device; None if not exactly one did.
@@ -44,11 +44,11 @@ class ProcessSample(NamedTuple):
 
     @property
     def presence_key(self) -> tuple[bool, int]:
-        """Sort key: the process with the largest key best shows that its container is present."""
+        """Sort key. The process with the largest key shows best that its container is present."""
         return self.is_running, self.busy_ns or 0
 
     def scaled_to(self, time_ns: int, whole_ns: int) -> "ProcessSample":
-        """Return the process with its busy time scaled from `whole_ns` to `time_ns`."""
+        """Return the process with the busy time of `whole_ns` reduced to that of `time_ns`."""
         if self.busy_ns is None:
             return self
         return self._replace(busy_ns=min(self.busy_ns, whole_ns) * time_ns // whole_ns)
@@ -64,7 +64,7 @@ class IntervalUsage:
         unheld_ns: time that no container held, by share.
         busy: busy time by container; None if the busy time of the device is unknown.
         busy_unattributed_ns: busy time that belongs to no known container.
-        holding_times: the time of the interval that each holding has.
+        holding_times: the counted time of each holding in the interval.
         concealed: containers whose busy time and energy MPS conceals.
     """
 
@@ -82,7 +82,7 @@ class IntervalUsage:
         return None if self.busy is None else sum(self.busy.values()) + self.busy_unattributed_ns
 
     def append(self, later: "IntervalUsage") -> None:
-        """Append a later interval. An amount that is unknown in one of the two is unknown."""
+        """Append a later interval. If either busy time is unknown, that of both is unknown."""
         self.time_ns += later.time_ns
         self.unheld_ns += later.unheld_ns
         _add(self.held, later.held)

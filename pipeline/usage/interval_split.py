@@ -11,15 +11,17 @@ Parts: TypeAlias = dict[ContainerName, int]
 
 
 class Memory(NamedTuple):
-    """Memory of a device: `used` is the sum of `reserved`, `unattributed` and known containers'.
+    """Memory of a device.
+
+    `used` is the sum of `reserved`, `unattributed` and the memory of the known containers.
 
     Attributes:
-        used: in bytes; None if unknown, and then the next two are None.
+        used: in bytes; None if it is unknown. Then `reserved` and `unattributed` are None, too.
         reserved: memory that the driver keeps for itself.
         unattributed: memory that belongs to no known container.
         containers: memory of each container with processes, in bytes; None if the driver does not
             report it.
-        no_others: whether it is known that other containers have none.
+        no_others: whether it is known that other containers have no memory on the device.
     """
 
     used: int | None
@@ -29,7 +31,7 @@ class Memory(NamedTuple):
     no_others: bool
 
     def without(self, gone: Collection[ContainerName]) -> "Memory":
-        """Return it with the memory of some containers moved to unattributed."""
+        """Return this memory, with that of some containers moved to `unattributed`."""
         if not gone:
             return self
         freed = sum(self.containers[one] or 0 for one in gone)
@@ -49,9 +51,9 @@ class Busy(NamedTuple):
     """Busy time of a device.
 
     Attributes:
-        containers: by container, in nanoseconds.
+        containers: busy time by container, in nanoseconds.
         unattributed: busy time that belongs to no known container.
-        no_others: whether it is known that other containers have none.
+        no_others: whether it is known that other containers have no busy time.
     """
 
     containers: Parts
@@ -63,7 +65,7 @@ def split_held_time(spans: Iterable[HolderSpan]) -> tuple[Parts, int, int]:
     """Split the time of an interval among the holders.
 
     Returns:
-        Nanoseconds by container; the time that none of them held; and the part of that time in
+        Nanoseconds by container; the time that no container held; and the part of that time in
         which the holders were not known.
     """
     parts: Parts = {}
@@ -147,12 +149,14 @@ def split_busy(
         total: busy time of the device in nanoseconds, at most the length of the interval. If the
             processes have more, their busy times are scaled down to it.
         processes: the processes of the interval. If the driver reports busy time for none of
-            them, all of it is attributed to their container if they share one, else to none.
+            them, all of it is attributed to the only container of these processes and of `before`,
+            or to `sole_holder` if there are no such processes; otherwise it is unattributed.
         sole_holder: the only container that held the device in the interval; None if there were
             none or several.
-        before: containers of the processes at the start of the interval. They may have ended
-            since, and their usage does not belong to later processes.
-        listed: whether the processes could be listed; otherwise no container is known to be idle.
+        before: containers of the processes at the start of the interval. These processes may have
+            ended since, and their usage does not belong to later processes.
+        listed: whether the processes could be listed. If they could not, and the driver reports no
+            busy time by process, no container is known to have none.
     """
     total = max(total, 0)
     parts: Parts = {}
@@ -194,7 +198,7 @@ def split_busy_with_mps(
     hidden: Collection[ContainerName],
     others: Collection[ContainerName | None],
 ) -> Busy:
-    """Split busy time while an MPS server uses the device; most of it is unattributed.
+    """Split busy time while an MPS server uses the device. Concealed usage is unattributed.
 
     Args:
         total: see `split_busy`.
@@ -215,9 +219,9 @@ def concealed_by_mps(
 ) -> frozenset[ContainerName]:
     """Return the containers whose usage an MPS server conceals.
 
-    The driver does not list all clients, so every container may have had some. A container is not
-    concealed if the busy time of each of its own processes is known. If there is only one
-    container and it has clients, all usage is its own and nothing is concealed.
+    The driver does not list all MPS clients, so every container may have had clients. A
+    container is not concealed if the busy time of each of its own processes is known. If there
+    is only one container and it has clients, all usage is its own and nothing is concealed.
 
     Args:
         processes: the processes of the interval.
@@ -234,7 +238,7 @@ def concealed_by_mps(
 def _only_client(
     processes: Sequence[ProcessSample], others: Collection[ContainerName | None]
 ) -> ContainerName | None:
-    """Return the only container, if it has MPS clients."""
+    """Return the only container, if it has MPS clients; else None."""
     owners = {one.container for one in processes} | set(others)
     clients = any(one.is_mps_client for one in processes)
     return next(iter(owners)) if clients and len(owners) == 1 else None

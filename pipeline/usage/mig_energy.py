@@ -13,7 +13,7 @@ COMPUTE_SLICES: Final = 7
 
 
 def instances_by_gpu(devices: Iterable[Device]) -> Mapping[str, Mapping[str, int]]:
-    """Return the MIG instances by the uuid of their GPU, each with its number of slices.
+    """Return, for the uuid of each GPU with MIG instances, the compute slices of each instance.
 
     An instance with an unknown profile counts as 1 slice.
     """
@@ -40,7 +40,7 @@ def split_gpu_energy(
         unused_slices: slices of the GPU that belong to none of these instances.
 
     Returns:
-        The energy of each instance and the idle part of it; and the energy of the unused slices.
+        The energy of each instance with the idle part of it; and the energy of the unused slices.
     """
     times = [interval.busy_ns for _, interval in parts]
     known = [0 if time is None else time for time in times]

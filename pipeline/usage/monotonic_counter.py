@@ -53,7 +53,7 @@ class PlausibleCounter:
         return self._base is not None
 
     def is_plausible(self, value: int, at_ns: int, rate: int) -> bool:
-        """Whether a reading would be good or the first one; see `read` for the arguments."""
+        """Whether a reading would be good, or would be the first one; see `read`."""
         return self._base is None or _follows(self._base, value, at_ns, rate)
 
     def read(self, value: int, at_ns: int, rate: int) -> int | None:
@@ -65,8 +65,9 @@ class PlausibleCounter:
             rate: the largest possible increase per second.
 
         Returns:
-            The increase since the last good reading; None if there was none or if this reading is
-            not good.
+            The increase since the last good reading; when a reset is confirmed, the increase since
+            the first reading after the reset. None for the first reading, and for one that is not
+            good.
         """
         base, first = self._base, self._first
         self.is_implausible = False

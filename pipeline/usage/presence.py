@@ -30,7 +30,10 @@ class Presence:
             holding.source, holding.evidence = held.source, held.evidence
 
     def admit_holders(self, held: Holders, at: Instant) -> None:
-        """Add the containers that held the device at a sample that ends no counted interval."""
+        """Add the containers that held the device at a sample that ends no counted interval.
+
+        Containers that are in the account already, with a running holding, do not change.
+        """
         for name, one in held.items():
             entry = self._containers.get(name)
             if entry is None or entry.unseen or entry.running is None:
@@ -44,10 +47,12 @@ class Presence:
         begin: Instant,
         at: Instant,
     ) -> None:
-        """Add all containers that held or used the device in an interval.
+        """Add the containers that held or used the device to its account; start their holdings.
+
+        Containers that began to hold it after the sample are included.
 
         Args:
-            last: the holders now.
+            last: the newest change of holders; None if there is none.
             spans: the interval, divided where the holders changed; empty if no time is counted.
             processes: the processes of the interval.
             begin: the start of the interval.
@@ -76,12 +81,14 @@ class Presence:
     def end_absent(
         self, moment: Instant, before: Instant, known_ended: Collection[ContainerName] = ()
     ) -> None:
-        """End absent containers, according to the current holders and the last usage sample.
+        """End absent containers, by the current holders and the last usage sample.
+
+        A container that is present without a holding starts one.
 
         Args:
-            moment: the start of the holding of a container that is present without one.
+            moment: the present moment.
             before: the previous sample.
-            known_ended: containers that are known to have ended.
+            known_ended: containers that are known to have ended, although they hold the device now.
         """
         last = self._timeline.last
         holding = set[ContainerName]() if last is None else last.held.keys() - known_ended
@@ -117,7 +124,7 @@ class Presence:
         return frozenset([entry.name for entry in missed])
 
     def restart_returned(self, missed: Collection[ContainerName], at: Instant) -> None:
-        """Start and end holdings of these containers by the holder changes after the sample."""
+        """Start and end holdings of the missed containers, by the changes of holders since `at`."""
         for change in self._timeline.after(at.mono_ns) if missed else ():
             for name, one in change.held.items():
                 if name in missed:

@@ -31,6 +31,8 @@ def partial_names(
 ) -> Iterator[ContainerName]:
     """Yield the names that a container may have had while a part of its name was missing.
 
+    A name without the pod's name is possible only if no other container of the pod is known.
+
     Args:
         name: the container, with its pod's name and uid.
         others: all containers that are known now, including this one.
@@ -71,14 +73,15 @@ class IdentityCompletion:
 
         Args:
             held: the holders from now on.
-            referred_to: returns whether a pod's name meant that pod before its uid was known.
+            referred_to: returns whether a pod's name meant the pod with this uid at an earlier
+                moment.
         """
         if self._timeline.incomplete or not all(one.has_full_identity for one in self._containers):
             for name, one in held.items():
                 self._match(name, held, one.pod, referred_to)
 
     def match_processes(self, processes: Iterable[ProcessSample]) -> None:
-        """Rename containers whose processes were seen."""
+        """Rename unnamed containers of pods whose processes were seen."""
         nameless = self.unnamed_containers
         if not nameless:
             return
@@ -96,6 +99,8 @@ class IdentityCompletion:
         seen_together: Collection[ContainerName] = (),
     ) -> None:
         """Rename an unnamed container, if the new name is complete and unambiguous.
+
+        A container that holds the device now is not renamed.
 
         Args:
             before: one of `unnamed_containers`.
@@ -118,7 +123,7 @@ class IdentityCompletion:
 
         Args:
             pod: what is known of the pod.
-            referred_to: returns whether the name meant that pod at an earlier moment.
+            referred_to: returns whether the name meant this pod at an earlier moment.
 
         Returns:
             Whether any was renamed.
@@ -168,7 +173,7 @@ class IdentityCompletion:
 def merge_containers(
     accounts: ContainerAccounts, before: ContainerName, name: ContainerName, pod: PodInfo | None
 ) -> dict[HoldingAccount, HoldingAccount]:
-    """Rename a container in an account, and merge it with the one that has the new name.
+    """Rename a container in an account; merge it with the one that has the new name, if any.
 
     Args:
         accounts: the containers in the account.

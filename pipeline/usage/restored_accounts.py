@@ -1,7 +1,7 @@
 """Conversion of stored usage accounts into accounts that continue after a restart.
 
-Only the parts are taken from the stored account. Each total is calculated as their sum, so that
-all identities hold.
+Only the parts are taken from the stored account. Each total is calculated as the sum of its parts,
+so that no total can contradict them.
 """
 
 from pipeline.model import ContainerUsage, DeviceUsage, Holding, Instant, PartialRef
@@ -24,7 +24,7 @@ def restore_totals(
 
     Returns:
         The containers without a uid. They have ended, because the name may belong to another pod
-        now.
+        now, and their amounts are in the sums of forgotten containers.
     """
     at, accounts = not_after(stored.at, now), totals.containers
     accounts.forgotten_busy_ns = max(stored.forgotten_busy_ns, 0)
@@ -57,7 +57,10 @@ def restore_totals(
 
 
 def end_stored_holdings(stored: DeviceUsage, ended: EndedHoldings, now: Instant, ids: Ids) -> None:
-    """Finalize the holdings of a stored account that does not continue, at its last sample."""
+    """End and finalize the holdings of a stored account that does not continue.
+
+    A holding that has no end yet ends when its container was last seen.
+    """
     at = not_after(stored.at, now)
     for one in stored.containers:
         if one.holding is not None or one.closing:
