@@ -1,4 +1,4 @@
-"""Converts YAML nodes to typed values, and reports every problem."""
+"""Converts YAML nodes to typed values, and reports every problem that it finds."""
 
 import re
 import socket
@@ -28,7 +28,7 @@ from config.type_shapes import (
 from config.yaml_composer import Entry, ListNode, MapNode, Node, ScalarNode
 
 NAME: Final = r"[a-z][a-z0-9_-]{0,62}"
-"""The names that a source or a sink can have."""
+"""Regular expression for the names that a source or a sink can have."""
 
 _SIMPLE: Final = re.compile(r"[A-Za-z0-9_./-]{1,40}")  # needs no quotes within [ ]
 
@@ -42,7 +42,7 @@ class Kinds(Protocol):
         """Return the kinds of a role, in display order."""
 
     def options(self, role: str, kind: str) -> type[msgspec.Struct]:
-        """Return the options class of a kind; called only with kinds that ``names`` returned."""
+        """Return the options class of a kind; the kind must be one that ``names`` returned."""
 
     def allowed_values(self, noun: str) -> Iterable[str]:
         """Return all values of an option that is marked ``OneOf(noun)``."""
@@ -50,37 +50,37 @@ class Kinds(Protocol):
 
 @runtime_checkable
 class Exclusive(Protocol):
-    """Options with resources that only one component can use, such as a file or an address."""
+    """Options that name resources which only one component can use: a file, an address."""
 
     def exclusive(self) -> Iterable[str]:
-        """Return descriptions of the resources; equal texts mean the same resource."""
+        """Return a description of each resource; equal texts mean the same resource."""
 
 
 @runtime_checkable
 class ExclusiveOnNode(Protocol):
-    """Like ``Exclusive``, but the resource depends on the node's name."""
+    """Like ``Exclusive``, for resources that depend on the node's name."""
 
     def exclusive_on(self, node: str) -> Iterable[str]:
-        """Return descriptions of the resources.
+        """Return a description of each resource; equal texts mean the same resource.
 
         Args:
-            node: the node's name: the one at the top of the file, or else the host name.
+            node: the node's name in the file; if the file has none, the host name.
         """
 
 
 class _Failed:
-    """The type of the value that means "a problem was reported"."""
+    """The type of the value that ``convert`` returns after it has reported a problem."""
 
 
 _FAILED: Final = _Failed()
 
 
 class Converter:
-    """Converts one document. Each call appends the problems that it finds to ``problems``.
+    """Converts one document. Problems are appended to ``problems``.
 
     Args:
         kinds: The kinds of components.
-        environment: Expands placeholders; None for a format without placeholders.
+        environment: Expands placeholders; None if the document has no placeholders.
     """
 
     def __init__(self, kinds: Kinds, environment: Environment | None) -> None:
@@ -92,7 +92,7 @@ class Converter:
         self._top: dict[str, str] = {}
 
     def convert(self, shape: Shape, node: Node, path: _Path = ()) -> object:
-        """Return the typed value; after a problem, a value that must not be used."""
+        """Return the typed value. After a problem, the returned value must not be used."""
         match shape:
             case Scalar() | Choice():
                 return self._scalar(shape, node, path)
@@ -173,7 +173,7 @@ class Converter:
         return components
 
     def _collisions(self, components: dict[str, object], node: MapNode, path: _Path) -> None:
-        """Report resources that two components use and only one can use: see ``Exclusive``."""
+        """Report resources that two components use although only one can: see ``Exclusive``."""
         owner: dict[str, str] = {}
         for name, component in components.items():
             for resource in self._exclusive(component):
@@ -299,7 +299,7 @@ _KIND: Final = Scalar(str, Limits(min_length=1))
 
 
 def _deepest(node: Node, steps: tuple[str, ...]) -> Node:
-    """Return the value at the end of the steps, or the last existing one before it."""
+    """Return the value at the end of the steps, or the last value on the way that exists."""
     for step in steps:
         if not isinstance(node, MapNode) or step not in node.entries:
             break

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_EXPANDED: Final = 1024 * 1024
-"""The most characters that all expanded values of a file may have together."""
+"""The maximum number of characters of all expanded placeholders of a file together."""
 
 # In this order: the escape `$${`, a well-formed placeholder, and any other `${`, which is an
 # error. A default ends at the first `}` and contains no placeholder.
@@ -19,7 +19,7 @@ _TOKEN = re.compile(
 
 
 class ExpansionError(ValueError):
-    """The placeholders of a value cannot be expanded; ``faults`` has (message, hint) of each."""
+    """A value has placeholders that cannot be expanded. ``faults``: (message, hint) of each."""
 
     def __init__(self, faults: list[tuple[str, str]]) -> None:
         super().__init__(faults)
@@ -27,7 +27,7 @@ class ExpansionError(ValueError):
 
 
 class Environment:
-    """Expands placeholders, and limits the length of the result."""
+    """Expands placeholders, and limits the total length of the expanded placeholders."""
 
     def __init__(self, variables: "Mapping[str, str]") -> None:
         self._variables = variables
@@ -37,8 +37,9 @@ class Environment:
         """Return ``text`` with every placeholder expanded and ``$${`` replaced by ``${``.
 
         Raises:
-            ExpansionError: A variable is unset, a placeholder is malformed, or the values
-                are longer than ``MAX_EXPANDED`` characters.
+            ExpansionError: A variable without a default is unset or is not UTF-8, a placeholder
+                is malformed, or all expanded placeholders of the file together are longer than
+                ``MAX_EXPANDED`` characters.
         """
         if "${" not in text:
             return text

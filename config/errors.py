@@ -1,4 +1,4 @@
-"""Problems of a configuration file, with their places."""
+"""Problems of a configuration file, and where they are in the file."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_PROBLEMS = 100
-"""Further problems are only counted."""
+"""How many problems are reported in full. Further problems are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +15,11 @@ class Problem:
     """One problem of the file.
 
     Attributes:
-        path: The place in the document, ``sources.gpus.interval``; empty for the whole file.
+        path: The place in the document, such as ``sources.gpus.interval``; empty for the file.
         message: The problem, on one line.
         hint: How to fix it, on one line; may be empty.
-        line: Line in the file, from 1; None if unknown.
-        column: Column in characters, from 1; None if unknown.
+        line: Line in the file, counted from 1; None if unknown.
+        column: Column in the line, in characters, counted from 1; None if unknown.
     """
 
     path: str
@@ -40,8 +40,8 @@ class ConfigError(Exception):
 
     Attributes:
         origin: The file's name as it was given, or ``<built-in>``.
-        problems: All problems in the order of the file; at most ``MAX_PROBLEMS``, and one more
-            with the number of the others.
+        problems: The problems in the order of the file. If there are more than ``MAX_PROBLEMS``
+            + 1, these are the first ``MAX_PROBLEMS`` and one that counts the others.
     """
 
     def __init__(self, origin: str, problems: "Iterable[Problem]") -> None:
@@ -54,5 +54,5 @@ class ConfigError(Exception):
         super().__init__(origin, self.problems)
 
     def __str__(self) -> str:
-        """Return one line per problem."""
+        """Return a line for each problem."""
         return "\n".join(problem.render(self.origin) for problem in self.problems)

@@ -1,7 +1,7 @@
 """A JSON Schema of the configuration file, for editors that check and complete YAML.
 
-The schema accepts everything that ``parse`` accepts. It refuses only what a schema can express:
-bounds of values with units, and checks across options, are left to ``parse``.
+The schema accepts every file that ``parse`` accepts. It also accepts some files that ``parse``
+refuses: it does not check bounds of values with units, or combinations of options.
 """
 
 import pathlib

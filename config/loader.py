@@ -1,4 +1,4 @@
-"""Reads the configuration file, or another YAML file with its own structure."""
+"""Reads the configuration file, or another YAML file that a Struct describes."""
 
 import stat
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from config.yaml_composer import MapNode, compose
 T = TypeVar("T", bound=msgspec.Struct)
 
 MAX_BYTES: Final = 1024 * 1024
-"""The largest file that is read, in bytes."""
+"""The size limit of a file, in bytes."""
 
 
 def load(path: Path, kinds: Kinds, *, env: Mapping[str, str]) -> Config:
@@ -31,10 +31,10 @@ def load(path: Path, kinds: Kinds, *, env: Mapping[str, str]) -> Config:
 
 
 def read(path: Path) -> bytes:
-    """Return the bytes of a file, at most one more than ``MAX_BYTES``. Blocking.
+    """Return the content of a file, but at most ``MAX_BYTES`` + 1 bytes. Blocking.
 
     Raises:
-        ConfigError: The file cannot be read.
+        ConfigError: The file cannot be read, or is not a regular file.
     """
     origin = str(path)
     try:
@@ -47,7 +47,7 @@ def read(path: Path) -> bytes:
         hint = "check the path, and that it is mounted"
         raise _refusal(origin, "there is no such file", hint) from None
     except PermissionError:
-        hint = "allow podgpu's user to read it"
+        hint = "allow podgpu's user to read the file"
         raise _refusal(origin, "no permission to read the file", hint) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -59,10 +59,10 @@ def _refusal(origin: str, message: str, hint: str = "", *place: int) -> ConfigEr
 
 
 def parse(text: str | bytes, kinds: Kinds, *, env: Mapping[str, str], origin: str) -> Config:
-    """Parse a document; ``origin`` is its name in messages, ``env`` expands its placeholders.
+    """Parse a document. ``origin`` is its name in messages; ``env`` has the variables.
 
     Raises:
-        ConfigError: It has problems; the error has all of them.
+        ConfigError: The document has problems.
         TypeError: An options class is invalid: a bug in podgpu.
     """
     root, problems = compose(_decoded(text, origin))
@@ -81,12 +81,12 @@ def parse(text: str | bytes, kinds: Kinds, *, env: Mapping[str, str], origin: st
 
 
 def parse_struct(text: str | bytes, shape: type[T], *, origin: str) -> T:
-    """Parse a document with one Struct and no components; placeholders are not expanded.
+    """Parse a document that one Struct describes, without components and placeholders.
 
     An empty document counts as an empty mapping.
 
     Raises:
-        ConfigError: It has problems; the error has all of them.
+        ConfigError: The document has problems.
         TypeError: The Struct is invalid: a bug in podgpu.
     """
     root, problems = compose(_decoded(text, origin))
@@ -108,7 +108,9 @@ def _decoded(text: str | bytes, origin: str) -> str:
             message = f"not valid text at character {error.start + 1}"
             raise _refusal(origin, message, "save as UTF-8") from None
     if len(data) > MAX_BYTES:
-        raise _refusal(origin, "larger than 1 MiB", "a configuration has a few kilobytes")
+        raise _refusal(
+            origin, "larger than the limit of 1 MiB", "check that this is the right file"
+        )
     try:
         decoded = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -125,5 +127,5 @@ def _decoded(text: str | bytes, origin: str) -> str:
 
 
 def _end(text: str) -> tuple[int, int]:
-    """Return line and column after a text."""
+    """Return line and column of the character that follows a text."""
     return text.count("\n") + 1, len(text) - text.rfind("\n")

@@ -1,4 +1,4 @@
-"""Formats names and values of the file for messages, always on one line."""
+"""Formats names and values of the configuration file for messages, on one line."""
 
 import difflib
 import re
@@ -19,13 +19,14 @@ type_names = {
     "timestamp": "the date",
     "str": "the text",
 }
-"""The words before the value of a scalar, by its YAML type."""
+"""Descriptions that precede the value of a scalar in a message, by its YAML type."""
 
 
 def shown(text: str) -> str:
-    """Return ``text`` in double quotes, with unprintable characters escaped.
+    """Return ``text`` in double quotes on one line, with unprintable characters escaped.
 
-    A long text is shortened in the middle, because errors are most often at its start or end.
+    A text of more than 60 characters is shortened in the middle: errors are most often at the
+    start or at the end.
     """
     tail = _SHOWN // 2
     cut = text if len(text) <= _SHOWN else f"{text[: _SHOWN - tail]}...{text[-tail:]}"
@@ -36,7 +37,7 @@ def shown(text: str) -> str:
 
 
 def join_path(path: tuple[str | int, ...]) -> str:
-    """Return ``sources.gpus.devices[0]`` for ``("sources", "gpus", "devices", 0)``."""
+    """Return a path as text: ``("sources", "gpus", 0)`` is ``sources.gpus[0]``."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -47,13 +48,13 @@ def join_path(path: tuple[str | int, ...]) -> str:
 
 
 def did_you_mean(word: str, names: "Iterable[str]", otherwise: str = "") -> str:
-    """Return a hint with the name that was probably meant, or ``otherwise``."""
+    """Return a hint with the name that is most similar to ``word``; ``otherwise`` if none is."""
     guess = nearest(word, names)
     return f'did you mean "{guess}"?' if guess else otherwise
 
 
 def nearest(word: str, names: "Iterable[str]") -> str:
-    """Return the name that was probably meant by ``word``, or an empty string."""
+    """Return the name that is most similar to ``word``; empty if none is similar."""
     if len(word) > _COMPARED:
         return ""
     matches = difflib.get_close_matches(word, list(names), n=1)

@@ -39,9 +39,9 @@ class Option(NamedTuple):
     """One option.
 
     Attributes:
-        name: The key; ``tls.cert`` for a key of a nested mapping, ``rules[].name`` and
-            ``pools.*.size`` for keys within lists and mappings.
-        type: The type with its bounds: ``duration, at least 100ms``.
+        name: The key. ``tls.cert`` is a key of a nested mapping; ``rules[].name`` and
+            ``pools.*.size`` are keys of mappings in a list and in a mapping.
+        type: The type with its bounds, such as ``duration, at least 100ms``.
         default: The default in YAML, or ``required``.
         doc: The description; may be empty.
     """
@@ -53,7 +53,7 @@ class Option(NamedTuple):
 
 
 def describe(options: type[msgspec.Struct]) -> list[Option]:
-    """Return a row for each option; rows of a nested mapping follow the mapping's row.
+    """Return a row for each option, followed by rows for the keys of a nested mapping.
 
     Raises:
         TypeError: A field has a type that options cannot have.
@@ -75,7 +75,7 @@ def _rows(shape: Record, prefix: str) -> "Iterator[Option]":
 
 
 def type_text(shape: Shape) -> str:
-    """Return the type of a shape as text."""
+    """Return the name of a type with its bounds, for users."""
     match shape:
         case Scalar():
             return _NAMES[shape.type] + _bounds(shape)
@@ -107,7 +107,7 @@ def _default(field: Field) -> str:
 
 
 def jsonable(value: object) -> object:
-    """Return a default as it would be written in the file, with JSON types only."""
+    """Return a default value as it is written in the file, with JSON types only."""
     if isinstance(value, Duration | ByteSize | ListenAddress | pathlib.Path):
         return str(value)
     if isinstance(value, msgspec.Struct):

@@ -1,7 +1,7 @@
 """Markers for the options of a component, used in ``Annotated``.
 
-``Annotated[Duration, AtLeast("100ms"), Doc("How often the readings are taken.")]``; plain types
-also accept ``msgspec.Meta``.
+Example: ``Annotated[Duration, AtLeast("100ms"), Doc("How often the readings are taken.")]``.
+Types without units also accept ``msgspec.Meta``.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Doc:
-    """The description of an option, one or two sentences for the user."""
+    """The description of an option for users, in one or two sentences."""
 
     text: str
 
@@ -31,10 +31,10 @@ class AtMost:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A text that must be one of ``Kinds.allowed_values(noun)``.
+    """A text that must be one of the values that ``Kinds.allowed_values(noun)`` returns.
 
     Attributes:
-        noun: What the text names, for messages: ``field``.
+        noun: What the text names, such as ``field``; also used in messages.
     """
 
     noun: str
@@ -42,7 +42,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class LeadsTo:
-    """A path that leads to code: a user who can write the file can run code as the daemon.
+    """A path that leads to code: a user who can write that file can run code as podgpu.
 
     Attributes:
         kind: ``library`` for a library to load, ``kubeconfig`` for a file that may name a program.
@@ -53,11 +53,11 @@ class LeadsTo:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Marks a ``dict[str, Component]`` of the top level as a mapping of components.
+    """Marks a ``dict[str, Component]`` of ``Config`` as the mapping of all sources or all sinks.
 
     Attributes:
         name: ``source`` or ``sink``.
-        absent: The message if there are none.
+        absent: The message if no component is configured.
     """
 
     name: str

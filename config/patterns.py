@@ -1,7 +1,7 @@
 """Regular expressions as values of options, in the syntax of Go and Prometheus.
 
-They are matched by RE2, whose time is linear in the length of the text, whatever the pattern.
-Python's own engine may take years for `(a+)+b`. The library is loaded only if a pattern is
+RE2 matches them. Its time is linear in the length of the text for every pattern, whereas Python's
+own engine may take years for `(a+)+b`. The library of RE2 is loaded only if a pattern is
 configured.
 """
 
@@ -11,17 +11,17 @@ from typing import Final
 from config.value_types import FormatError
 
 _LONGEST: Final = 1000
-"""The longest pattern in characters; for very many names, a list of globs is better."""
+"""The maximum length of a pattern in characters; use a list of globs for very many names."""
 
 _MEMORY_BYTES: Final = 1 << 20
-"""The most memory of a compiled pattern."""
+"""The maximum memory of a compiled pattern in bytes."""
 
 
 def parse_pattern(text: str) -> Callable[[str], bool]:
-    """Return a function that says whether the pattern matches anywhere in a text.
+    """Return a function that returns whether the pattern matches anywhere in a text.
 
     Raises:
-        FormatError: The pattern is no regular expression, or too large.
+        FormatError: The pattern is not a regular expression, or is too large.
     """
     import re2  # noqa: PLC0415 - 1 MB that most configurations do not need
 
@@ -38,5 +38,5 @@ def parse_pattern(text: str) -> Callable[[str], bool]:
             hint = "use fewer repetitions, or several patterns"
             raise FormatError(text, "is too large a regular expression", hint) from None
         hint = "write it in the syntax of Go and Prometheus"
-        raise FormatError(text, f"is no regular expression: {problem}", hint) from None
+        raise FormatError(text, f"is not a regular expression: {problem}", hint) from None
     return lambda name: search(name) is not None

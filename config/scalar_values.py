@@ -34,7 +34,7 @@ _WANTED: Final[dict[type, str]] = {
 
 
 class Refused(ValueError):  # noqa: N818 - a problem of the file, not of the program
-    """A value does not have the type or bounds of the option."""
+    """A value has the wrong type, is not one of the choices, or breaks a bound."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -48,9 +48,9 @@ class Value:
 
     Attributes:
         text: The text after expansion.
-        plain: True if it was not quoted, so that its YAML type depends on its text.
-        written: The text in the file. Messages show only this one, because the value of a variable
-            may be a secret.
+        plain: Whether the text has no quotes in the file. Its YAML type then depends on the text.
+        written: The text in the file. Messages show this text instead of an expanded one, because
+            the value of a variable may be a secret.
     """
 
     text: str
@@ -59,12 +59,15 @@ class Value:
 
     @property
     def expanded(self) -> bool:
-        """True if a placeholder changed the text."""
+        """Whether a placeholder or an escaped ``$${`` changed the text."""
         return self.text != self.written
 
     @property
     def tag(self) -> str:
-        """The type according to YAML 1.1: null, bool, int, float, timestamp or str."""
+        """The type according to YAML 1.1: null, bool, int, float, timestamp or str.
+
+        Quoted values, and values of all other types, count as str.
+        """
         if not self.plain:
             return "str"
         tag = _RESOLVER.resolve(  # type: ignore[no-untyped-call]
@@ -75,7 +78,7 @@ class Value:
 
     @property
     def null(self) -> bool:
-        """True for an empty or null value; the value of a variable is never null."""
+        """Whether the value is empty or null in the file; a text from a variable is never null."""
         return self.tag == "null" and not (self.expanded and self.text)
 
     def describe(self) -> str:
@@ -88,17 +91,17 @@ class Value:
 
 
 def wanted(shape: Scalar | Choice) -> str:
-    """Return a description of the shape for a message."""
+    """Return which values an option accepts, for a message."""
     if isinstance(shape, Choice):
         return f"one of {', '.join(shape.values)}"
     return _WANTED[shape.type]
 
 
 def read_scalar(shape: Scalar | Choice, value: Value) -> object:
-    """Return the typed value.
+    """Return the value, converted to the type of the option.
 
     Raises:
-        Refused: The value has the wrong type or breaks a bound.
+        Refused: The value has the wrong type, is not one of the choices, or breaks a bound.
     """
     if isinstance(shape, Choice):
         return _choice(shape, value)
@@ -122,14 +125,14 @@ def _wrong(value: Value, kind: type, hint: str = "") -> Refused:
 
 
 def _wrong_or_quoted(value: Value, kind: type, matches: object) -> Refused:
-    """Return the error for a wrong value, which may match the type except for its quotes."""
+    """Return the error for a wrong value; the hint says if only the quotes are wrong."""
     return _wrong(value, kind, "remove the quotes" if matches and not value.plain else "")
 
 
 def _str(value: Value, kind: type = str) -> str:
     """Return the text as it is written, whatever its type in YAML: ``1.10`` stays 1.10.
 
-    Only null is refused, because it is more likely a forgotten value.
+    Null is refused, because the user probably forgot the value. An empty variable is accepted.
     """
     if value.null and not value.expanded:
         hint = f'write "{value.text}" in quotes' if value.text else 'write "" for an empty text'

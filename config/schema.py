@@ -11,12 +11,12 @@ from config.value_types import Duration, ListenAddress
 
 
 class Component(msgspec.Struct, frozen=True):
-    """One source or sink of the file; equal if nothing in it has changed.
+    """One source or sink of the file. Two components are equal if all their options are equal.
 
     Attributes:
         role: ``source`` or ``sink``.
         name: The key in the file, unique within the role.
-        kind: Which implementation.
+        kind: The implementation that it uses, such as ``nvml``.
         options: The checked options of the kind.
     """
 
@@ -69,7 +69,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Report that both a file and a ConfigMap are set."""
+        """Return a problem if both a file and a ConfigMap are set."""
         if self.file is not None and self.configmap:
             yield "configmap", "file is set too: remove one of the two"
 

@@ -1,6 +1,6 @@
 """Converts the type hints of an options class to shapes, which the other modules use.
 
-A hint without a shape raises TypeError, because it is a bug of the program, not of the file.
+A type hint without a shape raises TypeError, because it is a bug in podgpu.
 """
 
 import pathlib
@@ -26,10 +26,10 @@ _NOUNS: Final[dict[type, str]] = {str: "characters", tuple: "items", dict: "entr
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a value of the right type; None means no limit.
+    """The limits of a value that has the right type; None means no limit.
 
-    ``ge`` and ``le`` have the value's type; lengths count characters, items or
-    entries; ``pattern`` may match anywhere in a text.
+    ``ge`` and ``le`` are the lowest and highest value. Lengths are numbers of characters, items or
+    entries. ``pattern`` may match anywhere in a text.
     """
 
     ge: float | None = None
@@ -40,7 +40,7 @@ class Limits:
 
     @classmethod
     def of(cls, hint: Any, where: str, markers: Iterable[object]) -> Self:
-        """Collect the limits of the markers of a type; TypeError for exclusive bounds."""
+        """Return the limits in the markers of a type; TypeError for exclusive bounds."""
         base = get_origin(hint) or hint
         found: dict[str, Any] = {}
         for marker in markers:
@@ -61,7 +61,7 @@ class Limits:
     def broken(self, value: Any) -> Iterator[tuple[str, str]]:
         """Yield (reason, hint) for each limit that the value breaks.
 
-        The reason follows the value: ``is too small``; the hint has the limit.
+        The reason completes a sentence about the value: ``is too small``. The hint has the limit.
         """
         if self.ge is not None and value < self.ge:
             yield "is too small", f"the minimum is {self.ge}"
@@ -81,8 +81,8 @@ class Scalar:
     """A single value of one of the supported types.
 
     Attributes:
-        known: What a text must name, such as ``field``; empty if any text is valid.
-        leads_to: The kind of code that a path leads to; empty for none. See ``LeadsTo``.
+        known: What a text must name, such as ``field``; empty if every text is valid.
+        leads_to: The kind of code that a path leads to; empty if it leads to none. See ``LeadsTo``.
     """
 
     type: type
@@ -100,7 +100,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Maybe:
-    """The inner shape, or null."""
+    """A value of the inner shape, or null."""
 
     inner: "Shape"
 
@@ -123,7 +123,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """A mapping from names to the components of one role."""
+    """A mapping from names to all components of one role."""
 
     role: str
     absent: str
@@ -145,10 +145,10 @@ class Field:
     """One key of a record.
 
     Attributes:
-        name: The attribute of the Struct.
+        name: The name of the attribute of the Struct.
         key: The key in the file.
-        doc: Its description; may be empty.
-        default: The value without the key; ``msgspec.NODEFAULT`` if the key is required.
+        doc: The description for users; may be empty.
+        default: The value if the key is missing; ``msgspec.NODEFAULT`` if the key is required.
     """
 
     name: str
@@ -159,7 +159,7 @@ class Field:
 
     @property
     def required(self) -> bool:
-        """True if the key is required."""
+        """Whether the key is required."""
         return self.default is msgspec.NODEFAULT
 
 

@@ -17,11 +17,11 @@ _BARE = re.compile(rf"[-+]?(?:{NUMBER}|\.[0-9]+)\Z")
 
 
 class FormatError(ValueError):
-    """A text is not a value of the type.
+    """A text is not a value of the expected type.
 
     Attributes:
         text: The text as given.
-        reason: The problem, to follow the text: ``has no unit``.
+        reason: The problem; it completes a sentence about the text: ``has no unit``.
         hint: What to write instead; may repeat parts of the text.
     """
 
@@ -39,7 +39,7 @@ class FormatError(ValueError):
 def _match(
     form: re.Pattern[str], text: str, noun: str, units: tuple[str, str], hint: str
 ) -> re.Match[str]:
-    """Match a number with units.
+    """Return the match of a number with units.
 
     Raises:
         FormatError: The text does not match.
@@ -68,7 +68,7 @@ class Duration(float):
     _form = re.compile("".join(rf"(?:({NUMBER}){u}(?![a-z]))?" for u in units) + r"\Z")
 
     def __new__(cls, seconds: float) -> Self:
-        """Return a duration of so many seconds; ValueError if negative, too long or not finite."""
+        """Return a duration in seconds; ValueError if negative, too long or not finite."""
         if not math.isfinite(seconds) or not 0 <= seconds <= cls.longest:
             raise ValueError(f"a duration is between 0 and {cls.longest} seconds, not {seconds}")
         # `+ 0.0` makes a negative zero an ordinary one.
@@ -76,7 +76,7 @@ class Duration(float):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse ``500ms``, ``5s``, ``1m30s``, ``1.5h``, ``2d``: largest unit first.
+        """Parse a duration such as ``500ms``, ``5s``, ``1m30s``, ``1.5h`` or ``2d``.
 
         Raises:
             FormatError: The text is not a duration, has no unit or is too long.
@@ -134,14 +134,16 @@ class ByteSize(int):
     _form = re.compile(rf"({NUMBER})({'|'.join(units)})\Z")
 
     def __new__(cls, count: int) -> Self:
-        """Return a size of so many bytes; ValueError if negative or above 63 bits."""
+        """Return a size of ``count`` bytes; ValueError if negative or above 63 bits."""
         if not 0 <= count <= cls.largest:
             raise ValueError(f"a size is between 0 and {cls.largest} bytes, not {count}")
         return super().__new__(cls, count)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse ``10MiB``, ``16KiB``, ``1GB``, ``512B``: KiB is 1024 bytes, KB is 1000.
+        """Parse a size such as ``10MiB``, ``16KiB``, ``1GB`` or ``512B``.
+
+        KiB is 1024 bytes, KB is 1000 bytes.
 
         Raises:
             FormatError: The text is not a size, has no unit or is not a whole number of bytes.
@@ -157,7 +159,7 @@ class ByteSize(int):
         return cls(int(count))
 
     def __str__(self) -> str:
-        """Return the shortest text that parses to an equal size."""
+        """Return a text that parses to an equal size, with the largest unit that fits."""
         count = int(self)
         if count == 0:
             return "0B"

@@ -1,7 +1,7 @@
 """Parses YAML text to nodes, without recursion and within fixed limits.
 
-The tree is built from parser events, and not by PyYAML's composer, because that one is recursive,
-drops duplicate keys, and lets aliases multiply.
+This module builds the tree from parser events. PyYAML's composer is not used, because it is
+recursive, drops duplicate keys, and does not limit the values that aliases multiply.
 """
 
 import re
@@ -15,12 +15,12 @@ from config.errors import Problem
 from config.message_text import join_path, shown
 
 MAX_DEPTH: Final = 32
-"""The most levels of nesting; a real configuration has at most six."""
+"""The maximum number of nested levels; a real configuration has at most six."""
 MAX_WEIGHT: Final = 50_000
-"""The most values in the document; values behind an alias count at each use."""
+"""The maximum number of values in the document. A value is counted at each use of its alias."""
 
 _NOT_ALLOWED: Final = re.compile("[\0\ud800-\udfff]")
-"""A text with one of these cannot be a path or be written as UTF-8."""
+"""Characters that a path, or a text in UTF-8, cannot contain."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE: Final = "tag:yaml.org,2002:"
@@ -38,9 +38,9 @@ class ScalarNode:
 
     Attributes:
         text: The text without YAML's quotes.
-        plain: True for an unquoted scalar; YAML takes its type from its text.
-        line: From 1.
-        column: In characters, from 1.
+        plain: Whether the scalar has no quotes. YAML then derives its type from its text.
+        line: Line in the file, counted from 1.
+        column: Column in characters, counted from 1.
     """
 
     text: str
@@ -52,7 +52,7 @@ class ScalarNode:
 
 @dataclass(slots=True, eq=False)
 class ListNode:
-    """A list; ``weight`` is the number of values in it, with aliases counted at each use."""
+    """A list; ``weight`` counts it and all values in it, and an aliased value at each use."""
 
     line: int
     column: int
@@ -62,7 +62,7 @@ class ListNode:
 
 @dataclass(slots=True, frozen=True, eq=False)
 class Entry:
-    """One ``key: value`` of a mapping, with line and column of the key."""
+    """One ``key: value`` of a mapping. Line and column are those of the key."""
 
     value: "Node"
     line: int
@@ -71,7 +71,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class MapNode:
-    """A mapping; ``weight`` as in a list."""
+    """A mapping; ``weight`` is calculated as that of a list, without keys."""
 
     line: int
     column: int
@@ -87,9 +87,9 @@ class _Fatal(Exception):  # noqa: N818 - carries a problem to compose()
 
 
 def compose(text: str) -> tuple[Node | None, list[Problem]]:
-    """Return the root of the document, and its problems as YAML.
+    """Return the root of the document, and the problems of its YAML.
 
-    The root is None for an empty document, and after a problem that prevents a tree.
+    The root is None if the document is empty, or after a problem that prevents a tree.
     """
     composer = _Composer()
     events: Any = yaml.parse(text, Loader=_LOADER)
@@ -107,7 +107,7 @@ def compose(text: str) -> tuple[Node | None, list[Problem]]:
 
 @dataclass(slots=True)
 class _Frame:
-    """A collection that is not complete yet."""
+    """A list or mapping that is not complete yet."""
 
     node: ListNode | MapNode
     anchor: str | None

@@ -1,6 +1,6 @@
 """Check which requests an API server allows podgpu to make.
 
-Requests that only read are made. For requests that change something, an access review is created.
+`try_list` and `try_watch` make the request. `is_allowed` creates an access review instead.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,11 @@ from pipeline.diagnostics.context import DoctorContext
 from pipeline.kube.json_access import as_dict
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-"""Every authenticated user may create these: ClusterRole `system:basic-user`."""
+"""Path for reviews of the session's own permissions. Every authenticated user may create these
+reviews: ClusterRole `system:basic-user`."""
 
 OTHERS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-"""For the permissions of another user; administrators may create these."""
+"""Path for reviews of another user's permissions. Administrators may create these reviews."""
 
 ACCOUNT: Final = "the pod's service account"
 _ACCESS_FIX: Final = (
@@ -63,8 +64,9 @@ class Right:
         verb: `get`, `list`, `watch`, `patch`, ...
         resource: plural name.
         group: API group; empty for the core group.
-        name: of one object; empty for all objects.
-        namespace: empty for all namespaces, and for resources that are not namespaced.
+        name: name of one object; empty for all objects.
+        namespace: namespace of the objects; empty for all namespaces, and for resources that are
+            not namespaced.
     """
 
     verb: str
@@ -79,7 +81,7 @@ class Right:
         return f"{self.verb} {resource}{name}" + (f" in {self.namespace}" if self.namespace else "")
 
     def fix(self, subject: str = "podgpu's service account") -> str:
-        """Return the RBAC rule that grants this permission to a subject."""
+        """Return a text for people: the RBAC rule that grants this permission to a subject."""
         kind = f"Role in {self.namespace}" if self.namespace else "ClusterRole"
         return (
             f'give {subject} a {kind} with apiGroups ["{self.group}"], '
@@ -99,18 +101,18 @@ class Account:
 
     @property
     def user(self) -> str:
-        """Its user name at the API server."""
+        """User name of the service account at the API server."""
         return f"system:serviceaccount:{self.namespace}:{self.name}"
 
     @property
     def groups(self) -> list[str]:
-        """The groups of every service account of its namespace; rules may be bound to them."""
+        """Groups of the service account at the API server. RBAC rules may be bound to a group."""
         accounts = "system:serviceaccounts"
         return [accounts, f"{accounts}:{self.namespace}", "system:authenticated"]
 
 
 async def try_list(api: KubeApi, path: str, query: Mapping[str, str]) -> ApiError | None:
-    """List one object; return the error, or None if the request succeeds."""
+    """List at most one object; return the error of the request, or None if it succeeds."""
     try:
         await api.get(path, {**query, "limit": "1"})
     except ApiError as error:
@@ -119,7 +121,7 @@ async def try_list(api: KubeApi, path: str, query: Mapping[str, str]) -> ApiErro
 
 
 async def try_watch(api: KubeApi, path: str, query: Mapping[str, str]) -> ApiError | None:
-    """Open a watch and close it; return the error, or None if the request succeeds."""
+    """Open a watch and close it; return the error of the request, or None if it succeeds."""
     parameters = {**query, "watch": "true", "timeoutSeconds": "1"}
     try:
         async with api.watch(path, parameters, silence=_WATCH_TIMEOUT):
@@ -129,12 +131,12 @@ async def try_watch(api: KubeApi, path: str, query: Mapping[str, str]) -> ApiErr
 
 
 async def is_allowed(api: KubeApi, right: Right, account: Account | None = None) -> bool:
-    """Query by an access review whether a request is allowed, without making the request.
+    """Return whether a request is allowed, according to an access review. It is not made.
 
     Args:
         api: the API server.
         right: the permission.
-        account: whose permission; None for the user of the session.
+        account: the account that would make the request; None for the user of the session.
 
     Raises:
         ApiError: the access review fails.
@@ -157,7 +159,7 @@ async def is_allowed(api: KubeApi, right: Right, account: Account | None = None)
 async def check_rights(
     ctx: DoctorContext, kubeconfig: Path | None, check: Check, *rights: Right
 ) -> list[Finding]:
-    """Open a session and return `review_rights`, or a failure if the server is unreachable."""
+    """Return `review_rights` in a new session; one failure if the session or a review fails."""
     place = str(kubeconfig or ACCOUNT)
     try:
         async with ctx.kube(kubeconfig) as api:

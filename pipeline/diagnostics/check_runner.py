@@ -1,4 +1,4 @@
-"""Runs checks side by side, each with a time limit; a failed check does not affect the others."""
+"""Runs checks at the same time, each with a time limit. An error stops only its own check."""
 
 import asyncio
 import inspect
@@ -28,9 +28,9 @@ class Examination:
 
     Attributes:
         name: what is examined, for people, such as `source kubelet`.
-        work: returns the findings; it may block if it is no coroutine function.
-        component: the findings concern one component, which `name` names.
-        timeout_fix: the fix if the checks exceed the time limit.
+        work: function that returns the findings; it may block if it is not a coroutine function.
+        component: whether the findings concern one component, which `name` names.
+        timeout_fix: what the finding gives as the fix if the checks exceed the time limit.
     """
 
     name: str
@@ -60,11 +60,11 @@ async def _examine(doctor: str, component: Component, ctx: DoctorContext) -> Fou
 
 
 async def run(examinations: Sequence[Examination], deadline: float) -> list[Finding]:
-    """Run all examinations at the same time; return the findings in their order.
+    """Run all examinations at the same time; return all findings, in the order of examinations.
 
     Args:
         examinations: what to run.
-        deadline: seconds for each examination.
+        deadline: time limit for each examination, in seconds.
     """
     found = await asyncio.gather(*(_one(each, deadline) for each in examinations))
     return [finding for findings in found for finding in findings]
@@ -86,7 +86,7 @@ async def _one(examination: Examination, deadline: float) -> list[Finding]:
 
 
 async def findings_of(work: Work) -> list[Finding]:
-    """Await a coroutine function; run any other function in a thread, because it may block."""
+    """Return the findings of a coroutine function, or of a function that a thread runs."""
     if inspect.iscoroutinefunction(work):
         found = await work()
     else:
@@ -95,7 +95,7 @@ async def findings_of(work: Work) -> list[Finding]:
 
 
 def timed_out(name: str, seconds: float, fix: str) -> Finding:
-    """Return the finding for checks that exceeded their time limit."""
+    """Return a failure for checks that exceeded their time limit."""
     return Check("check.deadline", FAILS).failure(name, f"no answer within {seconds:g} s", fix)
 
 

@@ -26,16 +26,16 @@ def check_file(
     clock: Clock,
     elsewhere: str = "",
 ) -> Finding:
-    """Read a file as its source does. Blocking.
+    """Read a file as its source does, and return a finding about it. Blocking.
 
     Args:
-        check: the check that makes the finding.
+        check: the check to which the finding belongs.
         path: the file.
         max_size: the size limit; a larger file is not read.
         read: parses the content into claims, or raises `UnreadableError`.
-        writer: the program that writes the file, for people.
-        clock: gives the age of the file.
-        elsewhere: other possible paths, for people.
+        writer: name of the program that writes the file, for people.
+        clock: the clock with which the age of the file is calculated.
+        elsewhere: other paths that the file may have, for people.
     """
     try:
         content = read_file(path, max_size, None)

@@ -21,14 +21,16 @@ T = TypeVar("T")
 OpenSession: TypeAlias = Callable[[Path | None], AbstractAsyncContextManager[KubeApi]]
 
 _DEADLINE: Final = 30.0
-"""Seconds. Without its persistence daemon, the driver initialises every GPU at the first call."""
+"""Default time limit in seconds for the checks of one component. Without its persistence daemon,
+the driver initialises every GPU at the first call."""
 
 
 REQUEST_TIMEOUT: Final = 10.0
-"""Seconds for one request to an API server.
+"""Time limit in seconds for one request to an API server.
 
-A server that accepts a connection and does not respond then fails the check that queries it, with a
-fix for servers. Without this limit the check `check.deadline` would report it, with a general fix.
+It is shorter than the time limit of the checks. If a server accepts a connection and does not
+respond, the check that queries it fails, with a fix for servers. Otherwise `check.deadline` would
+fail, with a general fix.
 """
 
 
@@ -39,9 +41,10 @@ _TIME_ERROR: Final = 5
 
 
 def kernel_synchronised() -> bool | None:
-    """Return whether the kernel's clock is synchronised; None if the call is not permitted.
+    """Return whether the kernel's clock is synchronised; None if `adjtimex` is missing or refused.
 
-    `modes` is 0, so the call changes nothing. Container runtimes refuse it without CAP_SYS_TIME.
+    The member `modes` of its argument is 0, so the call changes nothing. Container runtimes refuse
+    the call without CAP_SYS_TIME.
     """
     try:
         call = ctypes.CDLL(None, use_errno=True).adjtimex
@@ -56,10 +59,10 @@ class Roots:
     """Root folders of the host's file systems. Tests use other folders.
 
     Attributes:
-        proc: procfs.
-        sys: sysfs.
-        dev: device nodes.
-        host: where the folders of Kubernetes distributions are searched.
+        proc: folder of procfs.
+        sys: folder of sysfs.
+        dev: folder of the device nodes.
+        host: folder in which the folders of Kubernetes distributions are searched.
     """
 
     proc: Path = Path("/proc")
@@ -70,18 +73,19 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class DoctorContext:
-    """What a check may use.
+    """What a check gets: configuration, clock, API sessions and paths of the host.
 
     Attributes:
         config: the whole configuration, since some checks depend on other components.
-        clock: the clock; checks use no other.
+        clock: the clock. Checks read no other clock.
         kube: opens a session with an API server, as `SourceContext.kube` does. Each request has a
             time limit.
-        allowed: code from the configuration that may run.
+        allowed: the code named in the configuration that may run.
         roots: root folders of the host's file systems.
         environ: environment variables.
-        deadline: seconds that the checks of one component may take.
-        synchronised: returns whether the kernel's clock is synchronised; None if unknown.
+        deadline: time limit for the checks of one component, in seconds.
+        synchronised: function that returns whether the kernel's clock is synchronised; None if
+            this is unknown.
     """
 
     config: Config
@@ -106,7 +110,7 @@ class DoctorContext:
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """Run a call that may block in a daemon thread, which does not delay the end of the process."""
+    """Run a call in a daemon thread, because it may block; the thread does not delay the exit."""
     thread = DaemonExecutor("doctor")
     try:
         return await asyncio.get_running_loop().run_in_executor(thread, call)

@@ -1,4 +1,4 @@
-"""Check `counters`: whether the list of metrics can be read, and which fields it selects."""
+"""Check `counters`: whether the counters list can be read, and how many fields it selects."""
 
 import asyncio
 import os
@@ -64,7 +64,7 @@ def _fix_for(setting: Counters, error: ListUnavailableError) -> str:
 
 
 async def requested_plan(ctx: DoctorContext) -> FieldPlan:
-    """Return the field plan in use; the default plan if the list cannot be read."""
+    """Return the field plan of the counters list; the default plan if no list can be used."""
     setting, plan = ctx.config.counters, None
     if (origin := origin_of(setting, ctx.kube)) is not None:
         with suppress(ListUnavailableError):

@@ -1,4 +1,4 @@
-"""Check `twins`: whether more than one exporter runs here, according to visible processes."""
+"""Check `twins`: whether more than one GPU exporter runs here, according to visible processes."""
 
 from collections.abc import Sequence
 from pathlib import Path, PurePath
@@ -24,7 +24,7 @@ _PROCESSES_FIX: Final = (
     "if podgpu is being updated, run the check again in a minute: the old pod ends when the new "
     f"one is ready; if both stay, {FIX}"
 )
-"""Processes do not show whether both belong to one DaemonSet."""
+"""The fix for several podgpu processes, which may belong to one DaemonSet."""
 
 
 def examine(ctx: DoctorContext) -> Finding:
@@ -71,7 +71,7 @@ def command_line(folder: Path) -> list[str]:
 
 
 def _is_podgpu(arguments: Sequence[str]) -> bool:
-    """Whether a command line is that of a podgpu daemon, with or without an interpreter."""
+    """Return whether a command line is that of a podgpu daemon, with or without an interpreter."""
     for at, word in enumerate(arguments[:-1]):
         is_it = PurePath(word).name == "podgpu" or (
             word == "pipeline" and arguments[at - 1] == "-m"

@@ -1,6 +1,6 @@
-"""Whether podgpu can read, write and replace a file, and on which file system it is.
+"""Functions that find out whether podgpu can read, write and replace a file, and its file system.
 
-Nothing is written to find out. All functions block.
+They write nothing. All functions block.
 """
 
 import os
@@ -16,14 +16,14 @@ _FOWNER: Final = 3
 """CAP_FOWNER; see capabilities(7)."""
 
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
-_FIX: Final = "mount the folder {folder} writable for uid {uid}, or give another path"
+_FIX: Final = "mount the folder {folder} so that uid {uid} may write to it, or give another path"
 
 
 def access_problem(path: Path) -> str:
     """Return why a path cannot be accessed, for people.
 
     The text is empty if the path is accessible or does not exist. `Path.exists` and similar
-    methods raise an error in these cases, for example for a folder that podgpu may not enter.
+    methods may raise an error if a path cannot be accessed.
     """
     try:
         path.stat()
@@ -46,13 +46,13 @@ def access_fix(path: Path) -> str:
 
 
 def check_writable(check: Check, path: Path, *, replaces: bool, streams: bool = False) -> Finding:
-    """Check a file that a sink writes, and its folder.
+    """Return a finding about a file that a sink writes, and about its folder.
 
     Args:
-        check: the check that makes the finding.
+        check: the check to which the finding belongs.
         path: the file.
-        replaces: the sink replaces the file, so the folder must be writable.
-        streams: a character device is accepted too.
+        replaces: whether the sink replaces the file, so that the folder must be writable.
+        streams: whether the file may also be a character device.
     """
     folder = path.parent
     fix = _FIX.format(folder=folder, uid=os.geteuid())
@@ -92,7 +92,7 @@ def check_writable(check: Check, path: Path, *, replaces: bool, streams: bool = 
 
 
 def _wrong_type(mode: int | None, *, streams: bool) -> str:
-    """Return what the path is instead of a file, for people; empty if it is usable."""
+    """Return what the path is, for people, if a sink cannot use it; otherwise an empty text."""
     if mode is None or stat.S_ISREG(mode) or (streams and stat.S_ISCHR(mode)):
         return ""
     if stat.S_ISDIR(mode):
@@ -101,7 +101,7 @@ def _wrong_type(mode: int | None, *, streams: bool) -> str:
 
 
 def not_replaceable_reason(path: Path) -> str:
-    """Return why a file in a writable folder cannot be replaced; empty if it can.
+    """Return why a file in a writable folder cannot be replaced; empty if no reason is known.
 
     In a sticky folder such as /tmp, only the owner of the file or of the folder may rename or
     remove the file; see unlink(2).
@@ -120,7 +120,7 @@ def not_replaceable_reason(path: Path) -> str:
 
 
 def inaccessible(paths: Iterable[Path]) -> list[Path]:
-    """Return the existing files that podgpu may not both read and write."""
+    """Return the existing files that podgpu may not read or may not write."""
     return [
         path
         for path in paths
@@ -129,7 +129,7 @@ def inaccessible(paths: Iterable[Path]) -> list[Path]:
 
 
 def _is_privileged() -> bool:
-    """Whether this process has CAP_FOWNER, by the line `CapEff` of proc_pid_status(5)."""
+    """Return whether this process has CAP_FOWNER, by `CapEff` in proc_pid_status(5)."""
     try:
         rows = Path("/proc/self/status").read_bytes().splitlines()
         effective = next(row.split()[1] for row in rows if row.startswith(b"CapEff:"))
@@ -139,14 +139,14 @@ def _is_privileged() -> bool:
 
 
 def file_system(path: Path, proc: Path) -> str:
-    """Return the type of the file system, such as `ext4`.
+    """Return the type of a file system, such as `ext4`.
 
     Args:
-        path: an existing file or folder.
+        path: an existing file or folder on the file system.
         proc: where procfs is mounted.
 
     Returns:
-        The type; an empty text if it is unknown.
+        The type; empty if it is unknown.
     """
     real, best, kind = os.path.realpath(path), "", ""
     for point, mount_kind in _mounts(proc):
@@ -158,7 +158,7 @@ def file_system(path: Path, proc: Path) -> str:
 
 
 def is_mounted(path: Path, proc: Path) -> bool:
-    """Return whether a file is a mount point, so that it cannot be replaced."""
+    """Return whether a file is itself a mount point. Such a file cannot be replaced."""
     real = os.path.realpath(path)
     return any(point == real for point, _ in _mounts(proc))
 

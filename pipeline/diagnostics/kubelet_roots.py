@@ -9,14 +9,13 @@ ROOTS: Final[Sequence[tuple[str, str]]] = (
     ("var/lib/k0s/kubelet", "k0s"),
     ("var/snap/microk8s/common/var/lib/kubelet", "MicroK8s"),
 )
-"""Root folder, relative to the root of the host, and the distributions that use it."""
+"""Root folders, relative to the root of the host, each with the distributions that use it."""
 
 
 def other_roots(path: Path) -> str:
-    """Return the known root folders that do not contain a path, for people.
+    """Return a text for people: the known root folders of the kubelet that do not contain a path.
 
-    A container sees only what is mounted, so a kubelet with another root cannot be found from
-    there. The message lists the possible roots instead.
+    A container sees only the folders that are mounted, so it cannot find the kubelet's root folder.
     """
     others = (f"/{root} of {users}" for root, users in ROOTS if Path("/", root) not in path.parents)
     return f"--root-dir; {', '.join(others)}"

@@ -1,6 +1,6 @@
-"""Try to load a library in a separate process, which may hang or crash instead of podgpu.
+"""Load a library in a separate process, to find out whether loading hangs or crashes.
 
-dlopen(3) runs the library's initialisation functions, and a process cannot interrupt them itself.
+dlopen(3) runs the library's initialisation functions. A process cannot interrupt them in itself.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ PART: Final = 0.3
 
 _CODE: Final = "import ctypes, sys\ntry: ctypes.CDLL(sys.argv[1])\nexcept OSError: pass"
 _KILL_TIMEOUT: Final = 1.0
-"""Seconds in which the kernel ends the process; one that waits for a disk takes longer."""
+"""Seconds to wait for the end of a killed process. A process that waits for a disk takes longer."""
 _FIX: Final = (
     "the file system of the library or of one of its dependencies does not respond (a file server, "
     "or a driver root mounted from a container that has ended), or the driver hangs (see dmesg)"
@@ -22,14 +22,14 @@ _FIX: Final = (
 
 
 def try_loading(name: str, seconds: float) -> tuple[str, str]:
-    """Load a library in a separate process. Blocking.
+    """Load a library in a separate process, and return what went wrong. Blocking.
 
     Args:
         name: name or path of the library.
         seconds: time limit.
 
     Returns:
-        What went wrong and how to fix it, for people. Both are empty if the process exits by
+        What went wrong and how to fix it, for people. Both texts are empty if the process exits by
         itself, even if it could not load the library: the code that uses the library reports that.
     """
     process = subprocess.Popen(

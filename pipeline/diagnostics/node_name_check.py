@@ -1,4 +1,4 @@
-"""Check `node.name`: the configuration, and whether the API server has a Node of that name."""
+"""Check `node.name`: whether a node name is configured, and whether a Node has this name."""
 
 from typing import Final
 from urllib.parse import quote
@@ -18,7 +18,7 @@ FIX: Final = (
 
 
 def examine(ctx: DoctorContext) -> Finding:
-    """Run the check `node.name`, as far as possible without the API server."""
+    """Run the part of the check `node.name` that needs no API server."""
     if ctx.config.node:
         return CHECK.ok("node", f"{ctx.config.node}, as configured")
     observed = f"not set, so podgpu uses the host name: {ctx.node}"
@@ -28,10 +28,10 @@ def examine(ctx: DoctorContext) -> Finding:
 
 
 async def find_node(api: KubeApi, node: str) -> Finding | None:
-    """Check whether a Node exists; return None if podgpu may not read it.
+    """Return whether a Node exists, as a finding; None if podgpu may not read the Node.
 
     Raises:
-        ApiError: the server cannot be reached, or fails.
+        ApiError: the request fails for another reason.
     """
     path = f"/api/v1/nodes/{quote(node, safe='')}"
     try:

@@ -1,4 +1,4 @@
-"""Identify the server that listens at an address, by requests such as a scraper makes."""
+"""Identify the server that listens at an address, with HTTP requests such as a scraper sends."""
 
 import html
 import http.client
@@ -23,7 +23,7 @@ _OK: Final = 200
 _TIMED_OUT: Final = 0
 _FAILED: Final = -1
 _NODE: Final = re.compile(r"<title>(?:podgpu on ([^<]*)|([^<]*): podgpu)</title>")
-"""Matches the title of the plain first page, and that of the status page."""
+"""Matches the titles of podgpu's pages at `/`: the plain page and the status page."""
 
 _EXPORTERS: Final = (
     (re.compile(rb"^DCGM_FI_|^dcgm_", re.MULTILINE), "dcgm-exporter"),
@@ -38,13 +38,13 @@ class PortOwner:
     """The server that listens at an address.
 
     Attributes:
-        is_podgpu: whether it is podgpu.
-        description: for people.
-        node: the node name that this podgpu reports; empty if it reports none.
-        is_silent: it sent no HTTP response, or none in time.
+        is_podgpu: whether the server is podgpu.
+        description: what the server is, for people.
+        node: the node name that this podgpu reports; empty if it is another server or unknown.
+        is_silent: whether the server sent no HTTP response, or none in time.
         status: the body of this podgpu's `/status`; empty if it is not available, for example
             because a password is required.
-        metrics: the body of its metrics page, likewise.
+        metrics: the body of this podgpu's metrics page; empty if it is not available.
     """
 
     is_podgpu: bool
@@ -61,11 +61,11 @@ SILENT: Final = PortOwner(
 
 
 def identify(host: str, port: int, path: str = _METRICS) -> PortOwner:
-    """Find out which server listens at an address.
+    """Find out which server listens at an address. Blocking.
 
     podgpu is identified by the header `Server`, which all its responses have, refusals included.
-    Other servers are identified by their metrics page. Blocking, with a time limit for each read
-    only: a server that sends its response slowly can take longer.
+    Other servers are identified by their metrics page. The time limit applies to each read, so a
+    server that sends its response slowly can take longer.
     """
     silent = False
     for secure in (False, True):
@@ -97,9 +97,10 @@ def _podgpu(host: str, port: int, first: bytes, *, secure: bool) -> PortOwner:
 
 
 def certificate(host: str, port: int) -> bytes | None:
-    """Return the server's certificate, in DER; None if it presents none. Blocking.
+    """Return the server's certificate, in DER; None if the TLS handshake fails. Blocking.
 
-    With TLS 1.3, a server presents its certificate before it requires one of the client.
+    With TLS 1.3, the handshake also succeeds if the server requires a client certificate. With TLS
+    1.2 it fails then.
     """
     try:
         with (

@@ -1,4 +1,4 @@
-"""Find which podgpu process of this container holds a file or socket, and how it was started."""
+"""Find which podgpu of this container holds a file or a port, and how a podgpu was started."""
 
 import argparse
 import os
@@ -11,14 +11,14 @@ from pipeline.diagnostics.duplicate_daemons import command_line, daemon_pids
 from pipeline.files.lock_file import locked_by
 
 NAMES_OF_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
-"""File names that stand for standard input."""
+"""File names that mean standard input."""
 
 _LISTENS: Final = "0A"
-"""TCP_LISTEN, as in /proc/net/tcp."""
+"""The TCP state "listening", as written in /proc/net/tcp."""
 
 
 class FileOwner(Enum):
-    """Which process has a file or socket open."""
+    """The kind of process that has a file or socket open."""
 
     OURS = "a podgpu of this container"
     OTHER = "no podgpu of this container"
@@ -26,11 +26,12 @@ class FileOwner(Enum):
 
 
 def owner_of(proc: Path, is_it: Callable[[Path], bool]) -> FileOwner:
-    """Return which process has a file or socket open. Blocking.
+    """Return which kind of process has a file or socket open. Blocking.
 
     Args:
-        proc: procfs. It shows processes of other containers in the host's PID namespace only.
-        is_it: recognises the file or socket by its link in `/proc/PID/fd`; may raise `OSError`.
+        proc: folder of procfs. It shows processes of other containers only in the host's PID
+            namespace.
+        is_it: returns whether a link in `/proc/PID/fd` is the file or socket; may raise `OSError`.
     """
     unknown = False
     for number in daemon_pids(proc)[0]:
@@ -46,7 +47,7 @@ def owner_of(proc: Path, is_it: Callable[[Path], bool]) -> FileOwner:
 
 
 def _same_root(one: Path, other: Path) -> bool:
-    """Whether two processes have the same root folder, as those of one container do."""
+    """Return whether two processes have the same root folder, as those of one container do."""
     return os.path.samestat((one / "root").stat(), (other / "root").stat())
 
 
@@ -58,7 +59,7 @@ def _matches(is_it: Callable[[Path], bool], link: Path) -> bool:
 
 
 def find_port_owner(port: int, proc: Path) -> FileOwner:
-    """Return which process listens on a TCP port in this network namespace. Blocking."""
+    """Return which kind of process listens on a TCP port in this network namespace. Blocking."""
     inodes = _listening(port, proc)
     if not inodes:
         return FileOwner.UNKNOWN
@@ -67,7 +68,7 @@ def find_port_owner(port: int, proc: Path) -> FileOwner:
 
 
 def _listening(port: int, proc: Path) -> set[str]:
-    """Return the inodes of listening sockets.
+    """Return the inodes of the sockets that listen on a TCP port.
 
     See proc_net_tcp(5): the address is the second field, the inode the tenth.
     """
@@ -87,14 +88,14 @@ def _listening(port: int, proc: Path) -> set[str]:
 
 
 def command_options(command: str, proc: Path) -> tuple[int, list[str]] | None:
-    """Return the arguments with which a podgpu of this container runs a command. Blocking.
+    """Return the arguments of a podgpu of this container that runs a command. Blocking.
 
     Args:
         command: the command, such as `dcgm-exporter`.
-        proc: procfs.
+        proc: folder of procfs.
 
     Returns:
-        PID of the process and the arguments after the command; None if there is no such process.
+        PID and the arguments after the command; None if no such process is found.
     """
     for number in daemon_pids(proc)[0]:
         folder = proc / str(number)
@@ -108,14 +109,14 @@ def command_options(command: str, proc: Path) -> tuple[int, list[str]] | None:
 
 
 def run_config_file(proc: Path) -> tuple[int, Path] | None:
-    """Return the configuration file of a `podgpu run` of this container. Blocking.
+    """Return the configuration file of the first `podgpu run` of this container. Blocking.
 
     Args:
-        proc: procfs.
+        proc: folder of procfs.
 
     Returns:
-        PID of the process and the file; None if there is no such process, if it has no file, or if
-        it reads standard input.
+        PID of the process and path of the file; None if there is no such process, if it has no
+        file, if it reads standard input, or if the path cannot be found out.
     """
     running = command_options("run", proc)
     if running is None:
@@ -132,7 +133,7 @@ def run_config_file(proc: Path) -> tuple[int, Path] | None:
 
 
 def _config_argument(arguments: Sequence[str]) -> str:
-    """Return the file after `-c` or `--config`, as `podgpu run` reads it; the last one counts."""
+    """Return the last file after `-c` or `--config`, as `podgpu run` does; empty if none."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("-c", "--config", default="")
     try:
@@ -142,9 +143,10 @@ def _config_argument(arguments: Sequence[str]) -> str:
 
 
 def lock_owner(lock: Path, proc: Path) -> str:
-    """Return which process holds a lock, for people; empty if a podgpu of this container does.
+    """Return a text for people about which process holds a lock. Blocking.
 
-    Empty too if no process holds it, or the owner is unknown. Blocking.
+    The text is empty if a podgpu of this container holds the lock, if no process holds it, or if
+    the holder is unknown.
     """
     try:
         owner = locked_by(lock)

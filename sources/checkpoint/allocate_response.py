@@ -1,4 +1,4 @@
-"""Decode a device plugin's response for a container: the devices that it allocated."""
+"""Decode a device plugin's response for a container, which names the devices it allocated."""
 
 import base64
 import re
@@ -15,17 +15,17 @@ _NODE = re.compile(r"nvidia([0-9]+)(?:/gi[0-9]+)?")
 
 
 class InvalidResponseError(Exception):
-    """A response cannot be decoded; the text gives the reason."""
+    """A response cannot be decoded; the text of the error gives the reason."""
 
 
 def gpus_of(encoded: str) -> Injection | None:
     """Return the GPUs that a response names; None if it names none.
 
     Args:
-        encoded: a `ContainerAllocateResponse` in base64; empty if there is none.
+        encoded: a `ContainerAllocateResponse` in base64; empty if the kubelet stored none.
 
     Raises:
-        InvalidResponseError: it cannot be decoded.
+        InvalidResponseError: the response cannot be decoded.
     """
     try:
         response = _message().FromString(base64.b64decode(encoded, validate=True))
@@ -43,10 +43,11 @@ def gpus_of(encoded: str) -> Injection | None:
 
 
 def agrees_with(ids: tuple[RawDeviceId, ...], response: Injection) -> bool:
-    """Return whether a response names the devices that the kubelet requested, by their texts.
+    """Return whether a response names the devices that the kubelet requested.
 
-    An index and a UUID count as different here, though they may name the same device: only the
-    driver knows.
+    Texts are compared: an index and a UUID count as different here, though they may name the same
+    device, because only the driver knows that. A response that names device nodes agrees with all
+    ids of MIG instances.
     """
     requested = {without_replica(raw.text).lower() for raw in ids}
     if response.method != "nodes":

@@ -56,17 +56,18 @@ _entry = msgspec.json.Decoder(_Entry)
 
 
 def read_checkpoint(data: bytes, path: Path, wanted: Callable[[str], bool]) -> FileClaims:
-    """Return a claim for each container and resource; sorted, since the kubelet's order is random.
+    """Return a claim for each container and resource, sorted, since the kubelet's order is random.
 
     Args:
-        data: content of the file.
-        path: for messages and for the origin of the claims.
-        wanted: returns whether a resource is used.
+        data: content of the checkpoint.
+        path: path of the checkpoint, for messages and for the origin of the claims.
+        wanted: returns whether an extended resource is GPUs.
 
     Raises:
-        UnreadableError: it is not a checkpoint, an entry has an unknown format, or it names more
-            devices than any node has. Only the kubelet writes the file, so one unreadable entry
-            makes the whole file untrustworthy, and the previous content stays in use.
+        UnreadableError: the content is not a checkpoint, an entry has an unknown format, or there
+            are more than `MAX_CLAIMED_DEVICES` devices. Only the kubelet writes the file, so one
+            unreadable entry makes the whole file untrustworthy. The source then continues to use
+            the previous content.
     """
     claims: dict[tuple[str, str, str], Claim] = {}
     complaints: list[str] = []

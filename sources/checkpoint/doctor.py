@@ -1,4 +1,4 @@
-"""The check of the source `checkpoint`: its file."""
+"""The check of `podgpu doctor` for the source `checkpoint`: the kubelet's checkpoint."""
 
 from functools import partial
 

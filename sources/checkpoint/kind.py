@@ -1,4 +1,4 @@
-"""What the checkpoint source declares about itself."""
+"""The declaration of the source `checkpoint`."""
 
 from typing import Final
 

@@ -15,13 +15,13 @@ _ABSENT = (
 
 
 class CheckpointSource:
-    """Watches the file. Implements `pipeline.component.contracts.Source`."""
+    """Watches the checkpoint. Implements `pipeline.component.contracts.Source`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     async def run(self, ctx: SourceContext) -> None:
-        """Watch the file until cancelled."""
+        """Watch the checkpoint, and emit its claims, until cancelled."""
         options = self._options
         read = partial(read_checkpoint, path=options.path, wanted=glob_matcher(options.resources))
         await follow(ctx, options, read, absent=_ABSENT, follow_hints=True)

@@ -1,8 +1,8 @@
-"""The connection to the runtime: a thread that reads the socket and responds immediately.
+"""The connection to the container runtime: a thread that reads the socket and responds.
 
-The runtime writes to its plugins without a timeout, and all containers of the node wait for them.
-Therefore neither a slow event loop nor a slow disk may delay a response: this thread takes no lock
-that is held for long, and writes no log and no file.
+The runtime writes to its plugins without a timeout, and all containers of the node wait for the
+plugins. Therefore neither a slow event loop nor a slow disk may delay a response: the thread takes
+no lock that is held for long, and writes no log and no file.
 """
 
 import errno
@@ -21,7 +21,7 @@ from sources.nri.plugin import Plugin, Send
 
 _SYNC_TIMEOUT_NS: Final = 20 * 1_000_000_000
 """Time limit from connecting until the runtime has listed all containers. The runtime registers one
-plugin at a time, and gives one that does not respond five seconds."""
+plugin at a time, and waits five seconds for a plugin that does not respond."""
 
 _READ_BYTES: Final = 1 << 18
 _SEND_FLAGS: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
@@ -33,14 +33,15 @@ class Connection:
 
     Attributes:
         plugin: handles the requests of this connection.
-        lost_reason: why it ended; empty while it is open.
-        error: the unexpected exception that ended it, which is a bug.
+        lost_reason: why the connection ended; empty while it is open.
+        error: the unexpected exception that ended the connection, which is a bug; None if there
+            was no such exception.
 
     Args:
         path: the runtime's socket.
-        make_plugin: creates the plugin, given a function that sends.
-        clock: for timeouts.
-        notify: called in the thread when data was received or the connection has ended.
+        make_plugin: creates the plugin; gets the function with which the plugin sends.
+        clock: the clock for timeouts.
+        notify: called in the thread after data was processed, and when the connection has ended.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Connection:
         threading.Thread(target=self._run, name="podgpu-nri", daemon=True).start()
 
     def close(self, reason: str) -> None:
-        """End the connection immediately, for both sides. Can be called from any thread."""
+        """Close the connection immediately; any thread may call this. The first reason is kept."""
         self._close_reason = self._close_reason or reason
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -75,7 +76,7 @@ class Connection:
 
     @property
     def current_task(self) -> int | None:
-        """Number of the work item that the thread processes; None while it waits for data."""
+        """Serial number of the data that the thread processes; None while it waits for data."""
         return self._work_count if self._is_working else None
 
     def _run(self) -> None:
@@ -132,10 +133,13 @@ class Connection:
             return "the runtime closed the connection"
         if self.plugin.configured:
             return "the runtime closed the connection before it had listed all containers"
-        return "the runtime closed the connection before it asked which events podgpu needs"
+        return "the runtime closed the connection before it sent podgpu its configuration"
 
     def _send(self, stream: int, message: ttrpc.Encoded) -> None:
-        """Send a complete message or nothing: after a partial one the runtime stops reading."""
+        """Send a complete message, or raise `ConnectionLostError`.
+
+        The runtime stops reading after an incomplete message.
+        """
         parts = mux.frames(stream, *message)
         try:
             sent = self._socket.sendmsg(parts, (), _SEND_FLAGS)

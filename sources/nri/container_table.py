@@ -1,7 +1,7 @@
 """The running containers, written by the connection's thread and read by the event loop.
 
-Neither side waits for the other. Changes that the event loop has not taken are kept by container,
-only the newest of each. All tables are limited in size.
+Neither side waits for the other. Of the changes that the event loop has not taken yet, the newest
+of each container is kept. All tables are limited in size.
 """
 
 import sys
@@ -18,7 +18,7 @@ from sources.nri.mux import ConnectionLostError
 from sources.nri.parsers import STOPPED, Container, Pod, if_plausible, plausible
 
 MAX_CONTAINERS: Final = 10_000
-"""Limit for containers, for pods, and for pending changes. A node runs some hundred."""
+"""Limit for containers, for pods, and for changes that wait. A node runs some hundred."""
 
 _MAX_STOPPED: Final = 4096
 """How many ended containers and pods are remembered: the end of a short-lived container may be
@@ -41,8 +41,8 @@ def claims(
 ) -> tuple[Claim, ...]:
     """Return claims for the GPUs that a container was given or requests by name.
 
-    The pod's own annotations are ignored, because the runtime does not report what a pod requests.
-    CRI-O copies them to the containers of the pod.
+    An annotation that the pod has too is ignored, because the runtime does not report what a pod
+    requests. CRI-O copies a pod's annotations to its containers.
     """
     by_name = container.gpus_by_name
     cdi_ids = list(by_name.devices) if by_name is not None and by_name.method == "cdi" else []
@@ -60,11 +60,11 @@ def claims(
 
 
 class ContainerChanges(NamedTuple):
-    """The changes that the event loop has not processed yet, in this order.
+    """What the event loop has not processed yet; it processes the changes before the list.
 
     Attributes:
-        changes: new and changed containers by id; None for containers that ended.
-        full_list: all containers after these changes, if the list is due; else None.
+        changes: new and changed containers, by the runtime's id; None for containers that ended.
+        full_list: all containers after these changes; None if no list was requested or completed.
         warnings: messages for the log.
     """
 
@@ -74,10 +74,10 @@ class ContainerChanges(NamedTuple):
 
 
 class ContainerTable:
-    """The containers that the runtime has reported on one connection.
+    """The containers that the runtime has reported on one connection, and the changes to process.
 
     Args:
-        moment: converts Unix time in nanoseconds to an instant.
+        moment: function that converts Unix time in nanoseconds to an instant.
     """
 
     def __init__(self, moment: Callable[[int], Instant]) -> None:
@@ -98,10 +98,10 @@ class ContainerTable:
     # Methods for the connection's thread.
 
     def add_listed(self, pods: dict[str, Pod], containers: dict[str, Container]) -> None:
-        """Add a part of the list of all pods and containers.
+        """Add a part of the runtime's list. The first part removes all known containers.
 
         Raises:
-            ConnectionLostError: there are more than a node can have.
+            ConnectionLostError: there are more than `MAX_CONTAINERS` pods or containers.
         """
         with self._lock:
             if self._listed is None:
@@ -114,11 +114,11 @@ class ContainerTable:
             self._listed |= containers
             if max(len(self._pods), len(self._listed)) > MAX_CONTAINERS:
                 raise ConnectionLostError(
-                    f"the runtime listed more than {MAX_CONTAINERS} pods or containers"
+                    f"the runtime listed more than {MAX_CONTAINERS} pods or containers, the limit"
                 )
 
     def complete_list(self) -> None:
-        """Complete the list. Containers that were reported in the meantime are newer."""
+        """Use the list. A container that was reported in the meantime replaces its list entry."""
         with self._lock:
             for container in (self._listed or {}).values():
                 pod = self._pods.get(container.sandbox)
@@ -133,8 +133,10 @@ class ContainerTable:
     def container_started(self, pod: Pod, container: Container) -> None:
         """Add or update a container that was created or has started.
 
+        A container that has stopped is removed or stays absent.
+
         Raises:
-            ConnectionLostError: there are more than a node can have.
+            ConnectionLostError: there are more than `MAX_CONTAINERS` containers or changes.
         """
         with self._lock:
             if container.state == STOPPED:
@@ -143,31 +145,31 @@ class ContainerTable:
                 self._put(pod, container)
 
     def container_stopped(self, container_id: str) -> None:
-        """Remove a container. An unknown id is not an error."""
+        """Remove a container if it is known; a later report that it runs is ignored."""
         with self._lock:
             self._end(container_id)
 
     def pod_stopped(self, sandbox: str) -> None:
-        """Remove all containers of a pod."""
+        """Remove all containers of a pod; later reports about the pod's containers are ignored."""
         with self._lock:
             self._note_stopped(sandbox)
             for container_id in [i for i, of in self._sandbox_of.items() if of == sandbox]:
                 self._end(container_id)
 
     def warn(self, key: str, text: str) -> None:
-        """Add a warning for the log, once per key."""
+        """Add a warning for the log, unless there was one with this key."""
         with self._lock:
             self._warn(key, text)
 
     # Methods for the event loop.
 
     def request_list(self) -> None:
-        """Return all containers with the next changes, if the runtime has listed them."""
+        """Include all containers in the next changes, if the event loop has taken a list before."""
         with self._lock:
             self._list_due = self._list_due or self._changes is not None
 
     def take_changes(self) -> ContainerChanges:
-        """Return the changes since the last call."""
+        """Return the changes and warnings since the last call, and the list if it is due."""
         with self._lock:
             full_list = tuple(self._running.values()) if self._list_due else None
             taken = ContainerChanges(self._changes or {}, full_list, self._warnings)
@@ -230,7 +232,8 @@ class ContainerTable:
         self._changes[key] = running
         if len(self._changes) > MAX_CONTAINERS:
             raise ConnectionLostError(
-                f"podgpu's event loop has not processed {MAX_CONTAINERS} pending changes"
+                f"more than {MAX_CONTAINERS} changes of containers wait for podgpu: check the CPU "
+                "load of the node"
             )
 
     def _note_stopped(self, key: str) -> None:

@@ -1,7 +1,7 @@
-"""The check of `podgpu doctor` for the source `nri`: the socket. It does not connect to it.
+"""The check of `podgpu doctor` for the source `nri`: whether a process listens on the socket.
 
-The runtime registers one plugin at a time and waits for one that does not respond. A connection
-only for the check would delay real plugins.
+The check does not connect to the socket: the runtime registers one plugin at a time and waits for
+one that does not respond, so the check would delay real plugins.
 """
 
 import os
@@ -21,7 +21,7 @@ _ENABLE_NRI: Final = (
     "newer versions enable it by default"
 )
 _ACCEPTS: Final = 0x10000
-"""__SO_ACCEPTCON."""
+"""__SO_ACCEPTCON, the kernel's flag of a socket that listens."""
 
 _HOST_SOCKETS: Final = (
     "/run/systemd/",
@@ -68,10 +68,11 @@ def examine(options: Options, ctx: DoctorContext) -> Finding:
 
 
 def _is_listening(path: Path, proc: Path) -> bool | None:
-    """Whether a process listens on the socket; None if /proc is of another network namespace.
+    """Return whether a process listens on the socket; None if this is unknown.
 
-    The path here may differ from the runtime's, so only the file name is compared. See proc_net(5):
-    the flags are in the fourth column, the path is in the eighth.
+    It is unknown if /proc shows the sockets of another network namespace than the host's. The path
+    here may differ from the runtime's, so only the file name is compared. See proc_net(5): the
+    flags are in the fourth column, the path is in the eighth.
     """
     try:
         table = (proc / "net/unix").read_text(encoding="utf-8", errors="surrogateescape")
@@ -82,7 +83,7 @@ def _is_listening(path: Path, proc: Path) -> bool | None:
     names = {path.name, path.resolve().name}
     if any(PurePath(each).name in names for each in bound):
         return True
-    # These sockets exist only on the host. If they are listed, the table is the host's.
+    # Sockets in these folders exist only on the host. If they are listed, the table is the host's.
     return False if any(each.startswith(_HOST_SOCKETS) for each in bound) else None
 
 

@@ -1,8 +1,8 @@
-"""Injection of koordinator's choice of GPUs into new containers, as koordinator's own agent does.
+"""Sets the GPUs that koordinator chose in new containers, as koordinator's own agent does.
 
-An error here must not prevent the creation of a container. If two plugins set the same variable,
-the creation fails, so an existing choice is never changed. `all` is not a choice: CUDA images set
-it.
+An error here must not prevent the creation of a container. The creation fails if two plugins set
+the same variable. Therefore podgpu never changes a variable that already names GPUs. The value
+`all` names none: CUDA images set it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -33,14 +33,15 @@ def koordinator_adjustment(
 ) -> bytes:
     """Return the response to CreateContainer.
 
-    The runtime does not report what the pod requests. Therefore an annotation is valid only if the
-    source `pods` has accepted one with the same GPUs. Each GPU must be one that a scheduler may
-    assign, its minor number and uuid must agree, and no other pod may hold it.
+    The response is empty if the container already has GPUs by name, or if the annotation is not
+    valid. The runtime does not report what the pod requests. Therefore an annotation is valid only
+    if the source `pods` has accepted it for this pod, with the same GPUs. Each GPU must also be one
+    that a scheduler may assign, its minor number and UUID must agree, and no other pod may hold it.
 
     Args:
-        accepted: the valid annotations.
+        accepted: the annotations that the source `pods` has accepted, and the known GPUs.
         payload: the argument of the request.
-        container_table: receives a warning if GPUs are not injected.
+        container_table: receives a warning if the annotation is not valid.
 
     Raises:
         ConnectionLostError: the argument is invalid.
@@ -67,7 +68,7 @@ def koordinator_adjustment(
 
 
 def _gpus_to_inject(accepted: AcceptedAnnotations, pod: Any) -> tuple[Iterable[int], str]:
-    """Return the minor numbers in a pod's annotation, and why they must not be injected."""
+    """Return the minor numbers in a pod's annotation, and why podgpu must not inject these GPUs."""
     annotation = pod.annotations[koordinator.ANNOTATION]
     if len(annotation) > _MAX_CHARACTERS:
         return (), f"is longer than {_MAX_CHARACTERS} characters"
@@ -89,11 +90,11 @@ def _not_accepted_reason(
     known: frozenset[RawDeviceId] | None, named: frozenset[RawDeviceId]
 ) -> str:
     if known is None:
-        return "the pods source has not reported this pod yet"
+        return "the source pods has not reported this pod yet"
     if not known:
-        return "is not valid according to the pods source: the pod does not request these GPUs"
+        return "is not valid according to the source pods: the pod does not request these GPUs"
     if known != named:
-        return "names other GPUs than in the API server"
+        return "names other GPUs than the pod's annotation in the API server"
     return ""
 
 
@@ -102,7 +103,7 @@ def _not_schedulable_reason(
 ) -> str:
     """Return why a scheduler may not assign these GPUs to the pod; empty if it may."""
     if gpus is None:
-        return "not all sources have reported which GPUs are allocated yet"
+        return "some sources have not reported yet which GPUs are allocated"
     for minor, uuid in minors.items():
         gpu = gpus.get(minor)
         if gpu is None:

@@ -1,4 +1,4 @@
-"""The inner protocol layer: messages of runtime and plugin, nri.pkg.api.v1alpha1."""
+"""The inner protocol layer: messages of runtime and plugin, of the package nri.pkg.api.v1alpha1."""
 
 from functools import partial
 from typing import Final
@@ -26,7 +26,7 @@ EVENTS: Final = (
     "ValidateContainerAdjustment",
 )
 """The events in the order of their numbers, which begin at 1; each is also a method of the plugin.
-Runtimes with NRI before 0.12 call such methods for only a few events, else StateChange."""
+A runtime with NRI before 0.12 calls its own method for only a few events, otherwise StateChange."""
 
 encode = partial(ttrpc.encode, package="nri")
 decode = partial(ttrpc.decode, package="nri")

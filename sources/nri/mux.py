@@ -22,11 +22,11 @@ before 0.7 write a message in one frame and refuse 16 MiB."""
 
 
 class ConnectionLostError(Exception):
-    """The connection cannot be used any more; the text contains the reason."""
+    """The connection cannot be used any more; the text of the error contains the reason."""
 
 
 class Demultiplexer:
-    """Splits the data of the socket into pieces of the two streams. It buffers no payload."""
+    """Splits the data of the socket into pieces of two streams, without storing any payload."""
 
     def __init__(self) -> None:
         self._header = bytearray()
@@ -57,18 +57,19 @@ class Demultiplexer:
                 self._header.clear()
                 if self._left > _MAX_FRAME_BYTES:
                     raise ConnectionLostError(
-                        f"the runtime announced a frame of {self._left} bytes"
+                        f"the runtime announced a frame of {self._left} bytes, more than the limit "
+                        f"of {_MAX_FRAME_BYTES}"
                     )
 
 
 def frames(stream: int, header: bytes, body: bytes) -> list[bytes]:
-    """Return the frames of a message: one for its header, one for its body.
+    """Return the frames of a message: one for its header, and one for its body unless it is empty.
 
-    The runtime permanently stops reading if a header is part of a larger frame, and some releases
-    crash if a frame contains bytes of two messages. This form works for all sizes.
+    The runtime permanently stops reading if a header is part of a larger frame. Some releases crash
+    if a frame contains bytes of two messages. Separate frames work for messages of all sizes.
 
     Args:
-        stream: the id.
+        stream: id of the stream.
         header: the complete header of the message.
         body: the complete body of the message; may be empty.
     """

@@ -10,18 +10,18 @@ from pipeline.model import RawDeviceId
 from sources.nri.messages import decode
 
 STOPPED: Final = 4
-"""The state of a container with an ended process."""
+"""The runtime's number for the state of a container whose process has ended."""
 
 LONGEST: Final = 512
 """Maximum number of characters of a name or an id: twice what Kubernetes allows. A longer text
 counts as unknown."""
 
 _MAX_ENTRIES_READ: Final = 20_000
-"""How many variables, mounts, devices or annotations of a container are read. Each service of its
-namespace adds seven variables, so this is enough for more than a thousand services."""
+"""How many variables, mounts, devices or annotations of a container are read. Each Kubernetes
+Service of its namespace adds seven variables, so more than a thousand Services are possible."""
 
 _MAX_DEVICES: Final = 256
-"""Largest plausible number of devices of a container; twice as many as a node has."""
+"""Largest plausible number of devices of a container: more than a node has."""
 
 _LONGEST_VALUE: Final = 1 << 14
 _LONGEST_PATH: Final = 4096
@@ -33,24 +33,24 @@ _SANDBOX: Final = {"io.kubernetes.cri.container-type", "io.kubernetes.cri-o.Cont
 
 _GPU_MAJOR: Final = 195
 _FIRST_OTHER: Final = 248
-"""From this minor number on they are the driver's control devices, such as /dev/nvidiactl."""
+"""Minor numbers from this one on are the driver's control devices, such as /dev/nvidiactl."""
 _MEMORY_MAJOR: Final = 1
-"""Major number of /dev/null, /dev/zero and /dev/kmsg. Every container has these implicitly. One
-that lists them has all devices of the host: it is privileged."""
+"""Major number of /dev/null, /dev/zero and /dev/kmsg. Every container has these implicitly. A
+container that lists them has all devices of the host: it is privileged."""
 _MIG_PATH: Final = "/dev/nvidia-caps/"
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod.
+    """A pod, as the runtime reports it.
 
     Attributes:
         sandbox: the runtime's id of the pod.
-        namespace: interned.
-        name: its name.
-        uid: the kubelet's uid; for a static pod it differs from its mirror pod's.
-        annotated: the keys of its annotations that contain CDI names of GPUs.
+        namespace: name of its namespace.
+        name: name of the pod.
+        uid: the kubelet's UID; for a static pod it differs from the UID of its mirror pod.
         sees_all: whether an annotation requests all GPUs of the node, as for operators' own pods.
+        annotated: keys of the annotations that name GPUs by CDI names.
     """
 
     sandbox: str
@@ -63,20 +63,20 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container.
+    """A container, as the runtime reports it.
 
     Attributes:
         id: the runtime's id.
         sandbox: the runtime's id of its pod.
-        name: its name in the pod.
-        state: its state, as numbered by the runtime.
-        pid: pid of its first process, in the host's pid namespace; None before it has one.
-        created_ns: Unix time; 0 if the runtime does not report it.
-        started_ns: Unix time; 0 if the runtime does not report it.
+        name: name of the container in the pod.
+        state: the runtime's number for its state.
+        pid: PID of its first process, in the host's PID namespace; None before it has one.
+        created_ns: Unix time of its creation; 0 if the runtime does not report it.
+        started_ns: Unix time of its start; 0 if the runtime does not report it.
         cgroup: the requested path of its cgroup; empty if unknown.
-        gpus_by_name: GPUs named by its CDI devices, mounts or environment.
-        gpus_by_annotation: GPUs named by its annotations with CDI names, by annotation key.
-        gpus_by_node: GPUs whose device nodes it was given.
+        gpus_by_name: GPUs named by its CDI devices, mounts or environment; None if there are none.
+        gpus_by_node: GPUs whose device nodes it was given; None if there are none.
+        gpus_by_annotation: GPUs that its annotations name by CDI names, by annotation key.
     """
 
     id: str
@@ -93,17 +93,17 @@ class Container:
 
 
 def plausible(*texts: str) -> bool:
-    """Whether each text is non-empty and not too long."""
+    """Return whether each text has 1 to `LONGEST` characters."""
     return all(0 < len(text) <= LONGEST for text in texts)
 
 
 def _name_all_gpus(texts: Iterable[str]) -> bool:
-    """Whether a CDI name in comma-separated texts means all GPUs of a vendor: no allocation."""
+    """Return whether a CDI name in comma-separated texts means all GPUs: it is no allocation."""
     return any(name.strip().endswith("/gpu=all") for text in texts for name in text.split(","))
 
 
 def read_pod(data: bytes) -> Pod | None:
-    """Parse a pod; None if it is not a pod of Kubernetes.
+    """Parse a pod; None if its id, namespace, name or UID is empty or too long.
 
     Raises:
         ConnectionLostError: the message is invalid.
@@ -120,7 +120,7 @@ def read_pod(data: bytes) -> Pod | None:
 
 
 def read_container(data: bytes) -> Container | None:
-    """Parse a container; None if it does not belong to a pod, or is the pod's sandbox.
+    """Parse a container; None if it is the pod's sandbox, or an id or name is empty or too long.
 
     Raises:
         ConnectionLostError: the message is invalid.
@@ -145,14 +145,14 @@ def read_container(data: bytes) -> Container | None:
 
 
 def visible_devices(message: Any) -> str | None:
-    """Return `NVIDIA_VISIBLE_DEVICES` of a container message; None if it is not set."""
+    """Return `NVIDIA_VISIBLE_DEVICES` of a container; None if it is not set."""
     pairs = (variable.partition("=") for variable in islice(message.env, _MAX_ENTRIES_READ))
     values = [value for key, _, value in pairs if key == ENV]
     return values[-1] if values else None
 
 
 def requested_by_name(message: Any, *, annotated: bool = True) -> Injection | None:
-    """Return the GPUs that a container message names, also in its annotations if `annotated`."""
+    """Return the GPUs that a container names, with `annotated` also those in its annotations."""
     value = visible_devices(message) or ""
     return if_plausible(
         requested_gpus(
@@ -165,11 +165,11 @@ def requested_by_name(message: Any, *, annotated: bool = True) -> Injection | No
 
 
 def _injection_by_node(message: Any) -> Injection | None:
-    """Return the GPUs whose device nodes the container was given.
+    """Return the GPUs whose device nodes the container was given; None if there are none.
 
-    The nodes show nothing about a privileged container, which has all, or an operator's container
-    that is given all. They show nothing about a container with a MIG instance either, because it
-    needs the node of the whole GPU.
+    The nodes show nothing about a privileged container, which has all nodes, or about an operator's
+    container, which requests all GPUs. They show nothing about a container with a MIG instance
+    either, because it needs the node of the whole GPU. None is returned for these.
     """
     if _name_all_gpus(chain(_cdi_names(message), _annotations(message).values())):
         return None

@@ -1,7 +1,7 @@
 """The NRI plugin: responds to the runtime's requests, and records the containers it reports.
 
-Most responses are sent before the request is processed, because all containers of the node wait for
-them. The plugin uses no socket, clock or thread itself.
+Most responses are sent before the event in the request is recorded, because all containers of the
+node wait for them. The plugin uses no socket, clock or thread itself.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ from sources.nri.options import Options
 from sources.nri.parsers import plausible, read_container, read_pod
 
 Send = Callable[[int, ttrpc.Encoded], None]
-"""Sends a complete message on a stream."""
+"""Function that sends a complete message on a stream."""
 
 Inject = Callable[[bytes, ContainerTable], bytes]
-"""Returns the response to CreateContainer."""
+"""Function that returns the response to CreateContainer."""
 
 _OBSERVED: Final = (
     "StopPodSandbox",
@@ -31,17 +31,17 @@ _OBSERVED: Final = (
     "RemoveContainer",
 )
 _REGISTER_CALL: Final = 1
-"""Number of the only request that the plugin sends."""
+"""Number of the call to register, the only request that the plugin sends."""
 _REGISTER_TIMEOUT: Final = 10.0
 
 
 def mask(*, injecting: bool) -> int:
     """Return the mask of the events that the plugin subscribes to.
 
-    The events of an observer cannot make a pod or a container fail, whatever the plugin does.
+    The events in `_OBSERVED` cannot make a pod or a container fail, whatever the plugin does.
     RunPodSandbox and StartContainer could, and they contain nothing that the others do not. The
-    mask is never 0, which means all events. It never contains ValidateContainerAdjustment, which
-    would make every container depend on podgpu.
+    mask is never 0, which means all events. It never contains ValidateContainerAdjustment: with
+    that event, every container depends on podgpu.
     """
     wanted = (*_OBSERVED, "CreateContainer") if injecting else _OBSERVED
     return sum(1 << EVENTS.index(event) for event in wanted)
@@ -51,15 +51,16 @@ class Plugin:
     """Handles the requests of one connection.
 
     Attributes:
-        runtime: name and version of the runtime, after it has reported them.
-        configured: whether the runtime knows the event mask.
+        runtime: name and version of the runtime; empty until the runtime has reported them.
+        configured: whether the runtime has requested the event mask, and podgpu has sent it.
         synchronized: whether the runtime has listed all pods and containers.
 
     Args:
-        options: have the name and index to register.
+        options: the options, with the name and index to register.
         container_table: receives the containers.
-        send: sends messages.
-        inject: returns the response to CreateContainer; None if nothing is injected.
+        send: function that sends messages.
+        inject: function that returns the response to CreateContainer; None if podgpu does not
+            inject GPUs.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Plugin:
         self._answers = ttrpc.Assembler()
 
     def register(self) -> None:
-        """Register the plugin. From now on, all data from the runtime has to be fed."""
+        """Register the plugin. The caller must then pass all data from the runtime to `feed`."""
         own = self._options
         argument = encode("RegisterPluginRequest", plugin_name=own.name, plugin_idx=own.index)
         call = ttrpc.request(
@@ -90,10 +91,10 @@ class Plugin:
         self._send(mux.RUNTIME, call)
 
     def feed(self, data: bytes) -> None:
-        """Process data from the runtime, in pieces of any size.
+        """Process data from the runtime, which may be cut at any byte, and send responses.
 
         Raises:
-            ConnectionLostError: the connection has to be closed.
+            ConnectionLostError: the connection has to be closed; the text has the reason.
         """
         for stream, piece in self._frames.feed(data):
             if stream == mux.PLUGIN:
@@ -155,14 +156,16 @@ class Plugin:
             return self._inject(payload, self._container_table)
         except Exception as error:  # noqa: BLE001 - a bug must not prevent a container
             about = type(error).__name__
-            self._container_table.warn(about, f"no GPU is injected: {about}: {line(str(error))}")
+            self._container_table.warn(
+                about, f"a bug in podgpu: no GPU is injected: {about}: {line(str(error))}"
+            )
             return NO_ADJUSTMENT
 
     def _add_chunk(self, chunk: Any) -> None:
         """Add a part of the list; containers may precede their pods."""
         if max(len(chunk.pods), len(chunk.containers)) > MAX_CONTAINERS:
             raise ConnectionLostError(
-                f"the runtime listed more than {MAX_CONTAINERS} pods or containers"
+                f"the runtime listed more than {MAX_CONTAINERS} pods or containers, the limit"
             )
         pods = filter(None, map(read_pod, chunk.pods))
         containers = filter(None, map(read_container, chunk.containers))

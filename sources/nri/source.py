@@ -24,7 +24,7 @@ _CONFIRM_SECONDS: Final = 30.0
 _MAX_LOSSES: Final = 3
 _FIRST_PAUSE: Final = 300.0
 _MAX_PAUSE: Final = 3600.0
-"""Seconds without a connection after so many losses in a row."""
+"""Seconds without a connection after `_MAX_LOSSES` losses in a row: the first and longest pause."""
 
 _MOMENTS: Final = "moments"
 _LOSSES: Final = "losses"
@@ -34,16 +34,19 @@ _LOSSES: Final = "losses"
 class ReconnectBackoff:
     """Counts consecutive connections that were lost while the runtime listed its containers.
 
-    The source sets the count to 0 after a successful synchronization.
+    The source sets the count to 0 after the runtime has listed its containers completely.
 
     Listing all containers for a plugin can make a runtime fail: with a few very large containers,
-    some releases crash, and would crash again at each connection.
+    some releases crash, and crash again at each new connection.
     """
 
     count: int = 0
 
     def record_loss(self) -> float | None:
-        """Count a loss; return the seconds to wait before reconnecting, None for the default."""
+        """Count a loss; return the seconds to wait before reconnecting.
+
+        None means the usual delay of the caller.
+        """
         self.count += 1
         beyond = self.count - _MAX_LOSSES
         return min(_FIRST_PAUSE * 2 ** min(beyond, 10), _MAX_PAUSE) if beyond >= 0 else None
@@ -52,8 +55,8 @@ class ReconnectBackoff:
 class NriSource:
     """Registers with the container runtime, and reports each container that starts or ends.
 
-    Implements `pipeline.component.contracts.Source`. A run ends when the connection is lost; the
-    next run gets a complete list again.
+    Implements `pipeline.component.contracts.Source`. A run ends when the connection is lost. In the
+    next run, the runtime lists all containers again.
     """
 
     def __init__(self, options: Options) -> None:
@@ -114,14 +117,15 @@ class NriSource:
             pause = backoff.record_loss()
         if pause is not None:
             reason += (
-                f", {backoff.count} times in a row; the runtime may fail because of it, so podgpu "
-                f"waits {pause / 60:.0f} min before it reconnects; the other sources continue"
+                f", {backoff.count} times in a row while the runtime listed its containers; this "
+                f"may make the runtime fail, so podgpu waits {pause / 60:.0f} min before it "
+                "reconnects; the other sources continue"
             )
         return TransientError(reason, retry_after=pause)
 
 
 async def _emit(ctx: SourceContext, changes: ContainerChanges, max_age: Duration) -> None:
-    """Log the warnings, and emit the changes and then the list."""
+    """Log the warnings, emit the changes, and then emit the list if there is one."""
     for text in changes.warnings:
         ctx.log.warning("%s", text)
     for key, container in changes.changes.items():

@@ -1,4 +1,4 @@
-"""The middle protocol layer: ttrpc calls, as request and response with the same number."""
+"""The middle protocol layer: ttrpc calls. Request and response of a call have the same number."""
 
 import struct
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ from pipeline.net.protobuf_schema import DecodeError, Schema
 from sources.nri.mux import ConnectionLostError
 
 LONGEST: Final = 4 << 20
-"""Maximum size of a message in bytes, without header; the limit of both sides."""
+"""Maximum size of a message in bytes, without header. Runtime and plugin have the same limit."""
 
 REQUEST: Final = 1
 RESPONSE: Final = 2
 
 OK: Final = 0
 UNIMPLEMENTED: Final = 12
-"""Status codes, with gRPC's numbers."""
+"""Status codes of a response, with gRPC's numbers."""
 
 _HEADER = struct.Struct(">IIBB")
 _NS: Final = 1_000_000_000
@@ -46,13 +46,16 @@ def _schema(package: str) -> Schema:
 
 
 def encode(name: str, *, package: str = "ttrpc", **fields: Any) -> bytes:
-    """Return an encoded message of the schema of a package, which is loaded on first use."""
+    """Encode the message `name`.
+
+    `package` is its protobuf package, whose schema is loaded once.
+    """
     message = _schema(package).message(f"{package}.{name}")
     return bytes(message(**fields).SerializeToString())
 
 
 def decode(name: str, data: bytes, *, package: str = "ttrpc") -> Any:
-    """Return a decoded message.
+    """Decode the message `name`; `package` is its protobuf package.
 
     Raises:
         ConnectionLostError: the data is invalid.
@@ -60,7 +63,7 @@ def decode(name: str, data: bytes, *, package: str = "ttrpc") -> Any:
     try:
         return _schema(package).message(f"{package}.{name}").FromString(data)
     except DecodeError:
-        raise ConnectionLostError(f"the runtime sent an invalid {name}") from None
+        raise ConnectionLostError(f"the runtime sent an invalid message of type {name}") from None
 
 
 class Assembler:
@@ -70,16 +73,19 @@ class Assembler:
         self._data = bytearray()
 
     def feed(self, piece: memoryview) -> Iterator[Frame]:
-        """Yield the messages that are complete now.
+        """Yield the messages that are complete with this piece.
 
         Raises:
-            ConnectionLostError: a message is too long.
+            ConnectionLostError: a message is longer than `LONGEST`.
         """
         self._data += piece
         while len(self._data) >= _HEADER.size:
             length, stream, kind, _ = _HEADER.unpack_from(self._data)
             if length > LONGEST:
-                raise ConnectionLostError(f"the runtime announced a message of {length} bytes")
+                raise ConnectionLostError(
+                    f"the runtime announced a message of {length} bytes, more than the limit of "
+                    f"{LONGEST}"
+                )
             end = _HEADER.size + length
             if len(self._data) < end:
                 return
@@ -92,11 +98,11 @@ def request(stream: int, service: str, method: str, payload: bytes, seconds: flo
     """Return an encoded request.
 
     Args:
-        stream: number of the call: odd, and higher than all earlier ones of this connection.
+        stream: number of the call: odd, and higher than all earlier numbers of this connection.
         service: full name of the service.
         method: name of the method, without the service.
         payload: the encoded argument.
-        seconds: timeout for the response.
+        seconds: timeout for the response, in seconds.
     """
     fields: dict[str, Any] = {"service": service, "method": method, "payload": payload}
     data = encode("Request", timeout_nano=round(seconds * _NS), **fields)
@@ -104,7 +110,7 @@ def request(stream: int, service: str, method: str, payload: bytes, seconds: flo
 
 
 def success(stream: int, payload: bytes = b"") -> Encoded:
-    """Return an encoded response to a successful call; an empty payload is an empty message."""
+    """Return an encoded response to a successful call; without a payload, it has no body."""
     data = encode("Response", payload=payload) if payload else b""
     return _encoded(stream, RESPONSE, data)
 

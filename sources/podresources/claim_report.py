@@ -1,4 +1,4 @@
-"""Combine the responses of several sockets into events, and log each change of state once."""
+"""Combines the responses of several sockets into events, and logs their failures."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -19,13 +19,13 @@ from sources.podresources.kubelet_connection import KubeletError
 
 @dataclass(slots=True, eq=False)
 class _Socket:
-    """State of one socket.
+    """State of one pod-resources socket.
 
     Attributes:
         claims: claims of the last response.
-        expires_ns: until when that response is valid; None before the first.
-        fault: error of the last request; None if it succeeded, and before the first.
-        is_complete: whether its claims include every pod that has devices.
+        expires_ns: monotonic time until which that response is valid; None before the first.
+        fault: error of the last request; None if the request succeeded, and before the first.
+        is_complete: whether the claims include every container that has devices of the kubelet.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -35,11 +35,11 @@ class _Socket:
 
 
 class KubeletReport:
-    """Emits the claims of all sockets. Claims of a socket that fails stay valid until `max_age`.
+    """Emits the claims of all sockets. After a failure, a socket's claims are valid for `max_age`.
 
     Args:
         ctx: the source's context.
-        sockets: in order of priority; the first one is the kubelet's.
+        sockets: paths in order of priority; the first one is the kubelet's.
         max_age: how long a response stays valid.
     """
 
@@ -54,16 +54,16 @@ class KubeletReport:
         self._lost_by: list[tuple[str, str]] = []
 
     def socket_changed(self, path: Path) -> None:
-        """Note that another kubelet may use the socket, which does not know its pods yet."""
+        """Note that the socket was replaced: a new kubelet may not know its pods yet."""
         self._sockets[path].is_complete = False
 
     async def on_claims(self, path: Path, claims: tuple[Claim, ...], *, is_complete: bool) -> None:
-        """Emit the claims of a socket's response.
+        """Use the claims of a socket's response, and emit the claims of all sockets.
 
         Args:
             path: the socket.
-            claims: all of its claims.
-            is_complete: whether they include every pod that has devices of the kubelet.
+            claims: all claims of the response.
+            is_complete: whether the claims include every container that has devices of the kubelet.
         """
         socket = self._sockets[path]
         if socket.fault:
@@ -74,16 +74,16 @@ class KubeletReport:
         await self._emit_claims()
 
     async def on_allocatable(self, path: Path, resources: tuple[AdvertisedResource, ...]) -> None:
-        """Emit the resources that a socket advertises."""
+        """Use the resources that a socket advertises, and emit those of all sockets."""
         now = self._now()
         self._advertised[path] = now + self._max_age.ns, resources
         good = [offered for until_ns, offered in self._advertised.values() if now < until_ns]
         await self._ctx.emit(ResourcesAdvertised(_united(good), self._max_age.ns))
 
     async def on_failure(self, path: Path, error: KubeletError) -> None:
-        """Log that a socket does not respond; report the source as lost if none responds.
+        """Log that a request to a socket failed; emit `SourceLost` if it failed at all sockets.
 
-        Each kind of error is logged once, since its text may vary with each attempt.
+        An error is logged only if its `dedup_key` differs from that of the socket's last error.
         """
         socket = self._sockets[path]
         if socket.fault is None or socket.fault.dedup_key != error.dedup_key:
@@ -101,7 +101,7 @@ class KubeletReport:
             await self._ctx.emit(SourceLost(self._lost))
 
     async def expire(self) -> None:
-        """Withdraw expired claims of sockets, if claims of other sockets are valid."""
+        """Emit the claims again without expired ones, if claims of another socket are valid."""
         good = self._valid_sockets()
         if good and good != self._emitted_sockets:
             await self._emit_claims()
@@ -109,7 +109,7 @@ class KubeletReport:
                 await self._ctx.emit(SourceLost(self._lost))
 
     def expires_ns(self, path: Path) -> int | None:
-        """Return when the claims of a socket expire; None if they are not in use."""
+        """Return when a socket's claims expire; None if they have expired or there are none."""
         socket = self._sockets[path]
         return socket.expires_ns if socket in self._valid_sockets() else None
 

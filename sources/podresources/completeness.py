@@ -1,4 +1,4 @@
-"""Decides whether a kubelet's list includes every container that has devices."""
+"""Decides whether a kubelet's list includes every container that holds devices."""
 
 from collections.abc import Iterable
 
@@ -10,14 +10,15 @@ class ListCompleteness:
 
     A kubelet that has just started responds before it knows its pods. While its API server is
     unreachable, it knows only static pods. A container that is missing from such a list may still
-    hold devices. The list is complete again once it has included every earlier container, or once
-    the kubelet has run for `max_wait_ns`: the missing containers no longer exist then. If podgpu
-    has just started too and knows no earlier list, only that time decides.
+    hold devices. The list is complete again when each of the earlier containers has been in a list
+    since the restart, or when the kubelet has run for `max_wait_ns`: the missing containers no
+    longer exist then. If podgpu has just started too and knows no earlier list, only that time
+    decides.
 
     All times are nanoseconds of the monotonic clock.
 
     Args:
-        max_wait_ns: how long a kubelet may take to learn of its pods.
+        max_wait_ns: time after which a kubelet knows all of its pods.
     """
 
     def __init__(self, max_wait_ns: int) -> None:
@@ -28,18 +29,18 @@ class ListCompleteness:
         self._missing: frozenset[PartialRef] | None = None
 
     def socket_changed(self, now: int, age_ns: int = 0) -> None:
-        """Note that the socket was replaced, or is the first one.
+        """Note that the socket is a new one: the first one, or one that replaced another.
 
         Args:
             now: the present time.
-            age_ns: age of the socket, if known.
+            age_ns: age of the socket; 0 if unknown.
         """
         self._since_ns = now - max(age_ns, 0)
         if self._missing is not None:
             self._missing |= self._listed
 
     def record_list(self, now: int, subjects: Iterable[PartialRef]) -> bool:
-        """Note the containers in a list; return whether the list is complete."""
+        """Note which containers a list includes; return whether the list is complete."""
         self._listed = frozenset(subjects)
         if now >= self._since_ns + self._max_wait_ns:
             self._missing = frozenset()

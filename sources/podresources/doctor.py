@@ -1,4 +1,4 @@
-"""Checks of the source `podresources`: its sockets, and the responses of the kubelet."""
+"""Checks of `podgpu doctor` for the source `podresources`: sockets and the kubelet's responses."""
 
 import asyncio
 import os
@@ -30,14 +30,14 @@ _DEVICES_CHECK: Final = Check("podresources.devices", WARNS)
 
 _TIMEOUT: Final = Duration.parse("10s")
 _API_SECONDS: Final = 5.0
-"""Time limit for the API server, since the finding about the kubelet waits for this result."""
+"""Time limit in seconds for reading ResourceSlices: the finding about the kubelet waits for it."""
 
 _SOCKET: Final = "pod-resources/kubelet.sock"
 _CHART_FIX: Final = "with the chart: the value kubeletPath=ROOT/pod-resources, or distribution"
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
-    """Run the checks `podresources.*` for each socket."""
+    """Run the checks `podresources.*` for each socket; only the first if a socket is unusable."""
     found: list[Finding] = []
     for path in dict.fromkeys(options.sockets):
         problem = await in_thread(partial(_unusable, path, ctx.roots.host))
@@ -46,7 +46,7 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
 
 
 def _unusable(path: Path, host: Path) -> Finding | None:
-    """Return a finding if the path is not a usable socket; else None. Blocking."""
+    """Return a finding if the path is not a usable socket; None if it is usable. Blocking."""
     place = find_socket(path)
     if not isinstance(place, str):
         if os.access(path, os.R_OK | os.W_OK):
@@ -208,11 +208,11 @@ def _sharing(gpus: Iterable[AdvertisedResource]) -> Finding:
 async def _dra_driver(patterns: Iterable[str], ctx: DoctorContext) -> str:
     """Return a DRA driver that offers GPUs of this node, according to ResourceSlices.
 
-    The ResourceSlices are read only if another source uses an API server.
+    ResourceSlices are read only with the credentials of sources that read ResourceSlices too.
 
     Args:
         patterns: glob patterns of the drivers whose devices are GPUs.
-        ctx: has the node's name and the other sources.
+        ctx: the context, with the node's name and the configured sources.
 
     Returns:
         Name of the driver; empty if none is found.
@@ -235,7 +235,7 @@ async def _dra_driver(patterns: Iterable[str], ctx: DoctorContext) -> str:
 
 
 async def _drivers(api: KubeApi, query: Mapping[str, str]) -> list[str]:
-    """Return the drivers of the node's slices, from the newest API version of the server.
+    """Return the drivers of the node's slices, from the newest API version that the server has.
 
     Raises:
         TransientError: the request failed.

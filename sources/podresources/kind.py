@@ -1,4 +1,4 @@
-"""What the podresources source declares about itself."""
+"""The declaration of the source `podresources`."""
 
 from typing import Final
 

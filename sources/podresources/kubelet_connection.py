@@ -1,4 +1,4 @@
-"""A pod-resources socket, and a connection to it."""
+"""Find a pod-resources socket, and send requests to it."""
 
 import os
 import stat
@@ -22,8 +22,10 @@ Result: TypeAlias = Literal[
 ]
 """Result of a request.
 
-* `unimplemented`: the kubelet does not offer the method, or has it disabled
-* `rejected`: the kubelet accepts no more requests at present
+* `unimplemented`: the kubelet does not have the method, or the method is disabled
+* `unreachable`: no connection to the kubelet is possible
+* `rejected`: the kubelet's rate limit refused the request
+* `failed`: another error
 """
 
 
@@ -31,12 +33,12 @@ class KubeletError(Exception):
     """A request failed. The text names the socket, the reason and the fix.
 
     Args:
-        result: the result.
-        text: for people and logs.
-        reason: the part of the text that is constant for the same error; by default the text.
+        result: the result of the request.
+        text: the text, for people and logs.
+        reason: text that is equal for equal errors; by default `text`.
 
     Attributes:
-        dedup_key: equal for two errors if the second one need not be reported after the first.
+        dedup_key: two errors with equal keys need to be logged only once.
     """
 
     def __init__(self, result: Result, text: str, reason: str = "") -> None:
@@ -51,11 +53,12 @@ _ABSENT = (
 )
 
 SocketId: TypeAlias = tuple[int, int, int] | str
-"""Inode, device and time of the last change (ns, wall clock) of a socket; or why there is none."""
+"""Inode, device and time of the last change (ns, wall clock) of a socket; or a text why there is
+no socket."""
 
 
 def find_socket(path: Path) -> SocketId:
-    """Return the identity of the socket at a path, or why there is none. Blocking."""
+    """Return the identity of the socket at a path, or a text why there is none. Blocking."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -98,12 +101,12 @@ _TEXTS: dict[Result, str] = {
 
 
 class Kubelet:
-    """A connection. It remembers whether the kubelet offers its allocatable devices.
+    """A connection to the kubelet. It remembers which methods the kubelet lacks.
 
     Args:
-        path: the socket.
-        timeout: time limit of a request.
-        count: receives method and result of each request.
+        path: path of the socket.
+        timeout: time limit for one request.
+        count: function that counts requests; gets method and result of each request.
     """
 
     def __init__(self, path: Path, timeout: Duration, count: Callable[[str, Result], None]) -> None:
@@ -131,11 +134,11 @@ class Kubelet:
         self._channel = insecure_channel(f"unix:{quote(str(path))}", [*_OPTIONS, backoff])
 
     async def close(self) -> None:
-        """Close the connection; cancel requests in progress."""
+        """Close the connection, and cancel requests in progress."""
         await self._channel.close()
 
     async def list(self) -> tuple[str, bytes]:
-        """Return the devices of all pods: the method, and its encoded response.
+        """Request the devices of all pods; return the method's name and the encoded response.
 
         Raises:
             KubeletError: the request failed.
@@ -151,7 +154,7 @@ class Kubelet:
         return "v1alpha1 List", response
 
     async def allocatable(self) -> bytes | None:
-        """Return the allocatable devices, encoded; None if the kubelet does not report them.
+        """Return the encoded allocatable devices; None if the kubelet lacks the method.
 
         Raises:
             KubeletError: the request failed.

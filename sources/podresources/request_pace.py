@@ -1,4 +1,4 @@
-"""Decides when to send requests to a kubelet."""
+"""Decides when requests are sent to a kubelet."""
 
 import random
 from collections.abc import Collection
@@ -13,15 +13,17 @@ _FIRST_RETRY = 0.25
 _RECHECK_NS = NS // 2
 _FIRST_REJECTION_DELAY = 1.0
 _MAX_REJECTION_DELAY = 60.0
-# The kubelet may be restarting or rate-limiting; report it only if it happens again.
+# The kubelet may be restarting or rate-limiting: such a failure is reported only if it repeats.
 _TRANSIENT: tuple[Result, ...] = ("unreachable", "rejected")
 
 
 class RequestSchedule:
-    """Times of a socket's List requests: one each interval and one after each hint, with gaps.
+    """Times of a socket's List requests: one each interval and one after each hint.
 
-    The kubelet lists a pod before its resource claims are prepared, and sends no event when they
-    are. Therefore a list with such pods is repeated, with a delay that doubles up to the interval.
+    There are gaps between requests, and delays after failures. The kubelet lists a pod before the
+    pod's ResourceClaims are prepared, and sends no event when they are. Therefore a List request
+    is repeated while a pod has unprepared ResourceClaims, with a delay that doubles up to the
+    interval.
 
     All times are nanoseconds of the monotonic clock.
     """
@@ -41,7 +43,7 @@ class RequestSchedule:
 
     @property
     def next_ns(self) -> int:
-        """Time of the next request."""
+        """Time at which the next request must be sent."""
         earliest = self._last_ns + _GAP_NS
         if self._retry_ns is not None:
             return max(self._retry_ns, earliest)
@@ -51,11 +53,11 @@ class RequestSchedule:
         return max(min(self._due_ns, repeat_ns), earliest)
 
     def request_soon(self) -> None:
-        """Send a request as soon as possible, because something may have changed."""
+        """Make a request due as soon as possible, because something may have changed."""
         self._wanted = True
 
     def reset(self) -> None:
-        """Send all requests as soon as possible and forget failures: the socket was replaced."""
+        """Make all requests due immediately, and forget failures: the socket was replaced."""
         self._wanted = True
         self._due_ns = 0
         self._forget_failures()
@@ -66,13 +68,16 @@ class RequestSchedule:
         self._backoffs.clear()
 
     def record_request(self, now: int) -> bool:
-        """Note that a List is sent; return whether the interval is over: then all is requested."""
+        """Note that List is sent; return whether allocatable devices should be requested too."""
         self._last_ns = now
         self._wanted = False
         return now >= self._due_ns
 
     def record_response(self, unprepared: Collection[tuple[str, str]] = ()) -> None:
-        """Note a successful response, and the pods in it with unprepared resource claims."""
+        """Note a successful response.
+
+        `unprepared` has namespace and name of the pods whose ResourceClaims are not prepared.
+        """
         self._forget_failures()
         if self._last_ns >= self._due_ns:
             self._due_ns = self._last_ns + self._interval_ns
@@ -83,11 +88,11 @@ class RequestSchedule:
         self._unprepared = unprepared
 
     def retry_soon(self, now: int) -> None:
-        """Note a response that may be incomplete: repeat the request soon."""
+        """Make a request due soon, because the last response may be incomplete."""
         self._retry_ns = now + _RECHECK_NS
 
     def record_failure(self, now: int, result: Result) -> bool:
-        """Note a failed request; return whether to report it."""
+        """Note a failed request; return whether the failure should be reported."""
         self._failures += 1
         interval = self._interval_ns / NS
         if result not in _TRANSIENT:

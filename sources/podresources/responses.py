@@ -12,11 +12,11 @@ from sources.podresources.kubelet_connection import KubeletError
 
 
 class Selection(NamedTuple):
-    """Which resources and drivers in a response are used.
+    """Which extended resources and DRA drivers in a response are GPUs.
 
     Attributes:
-        resources: returns whether an extended resource is GPUs.
-        drivers: returns whether a DRA driver's devices are GPUs.
+        resources: function that returns whether an extended resource is GPUs.
+        drivers: function that returns whether the devices of a DRA driver are GPUs.
     """
 
     resources: Callable[[str], bool]
@@ -24,12 +24,12 @@ class Selection(NamedTuple):
 
 
 class ListedClaims(NamedTuple):
-    """The devices of all pods.
+    """The devices of all containers in a response.
 
     Attributes:
-        claims: one for each container and resource or ResourceClaim; sorted, since the kubelet's
-            order is random.
-        unprepared: namespace and name of pods whose ResourceClaims have no known devices yet.
+        claims: one claim for each container and resource or ResourceClaim; sorted, since the
+            kubelet's order is random.
+        unprepared: namespace and name of each pod with a ResourceClaim that has no devices yet.
     """
 
     claims: tuple[Claim, ...]
@@ -41,12 +41,12 @@ def read_list(data: bytes, origin: str, selection: Selection) -> ListedClaims:
 
     Args:
         data: the encoded response.
-        origin: where it comes from, for people.
-        selection: which resources and drivers are used.
+        origin: where the response comes from, for people.
+        selection: which resources and drivers are GPUs.
 
     Raises:
-        KubeletError: the response cannot be decoded, or names more devices than any node
-            has.
+        KubeletError: the response cannot be decoded, or has more than `MAX_CLAIMED_DEVICES`
+            devices.
     """
     held: dict[PartialRef, dict[str, list[str]]] = {}
     claimed: dict[tuple[PartialRef, str], set[RawDeviceId]] = {}
@@ -100,7 +100,7 @@ def read_allocatable(
 
 
 def _gather(devices: Any, ids: dict[str, list[str]], selection: Selection) -> None:
-    """Collect device ids by resource; the response lists them by device and NUMA node."""
+    """Add the device ids of the selected resources to `ids`, by resource."""
     for entry in devices:
         resource = entry.resource_name
         if resource in ids or selection.resources(resource):

@@ -1,4 +1,4 @@
-"""Client of one socket: finds it, sends requests, and reconnects when the kubelet restarts."""
+"""Client of one socket: sends requests, and reconnects when the socket is replaced."""
 
 import asyncio
 from pathlib import Path
@@ -25,7 +25,7 @@ from sources.podresources.responses import (
     read_list,
 )
 
-# A kubelet that has just started responds for a second or so before it knows its pods.
+# A kubelet that has just started responds for about a second before it knows its pods.
 _WARM_UP_NS = 10 * NS
 
 # Minimum time between two steps, however often the client is woken.
@@ -36,9 +36,9 @@ class SocketClient:
     """Client of one socket of the source.
 
     Args:
-        path: the socket.
+        path: path of the socket.
         options: the source's options.
-        selection: which resources and drivers are used.
+        selection: which resources and drivers are GPUs.
         ctx: the source's context.
         report: receives the socket's claims and errors.
     """
@@ -67,7 +67,7 @@ class SocketClient:
         self._allocatable_requested = False
 
     def request_soon(self) -> None:
-        """Send a request soon, because something may have changed."""
+        """Send a request soon, because something may have changed. Wakes `run`."""
         self._schedule.request_soon()
         self._watcher.wake()
 
@@ -103,12 +103,12 @@ class SocketClient:
         await self._report.expire()
 
     async def _reset(self, socket_id: SocketId) -> None:
-        """Start again with a new socket, which may be that of another kubelet."""
+        """Close the connection, and forget failures: another socket, or none, is at the path."""
         now, age_ns = self._ctx.clock.now(), 0
         if self._socket_id is not None:
             self._warm_ns = now.mono_ns + _WARM_UP_NS
         elif not isinstance(socket_id, str):
-            # The socket is older than podgpu: its age is known from the file only.
+            # The socket is older than podgpu, so only the file shows its age.
             age_ns = now.wall_ns - socket_id[2]
         self._socket_id = socket_id
         self._completeness.socket_changed(now.mono_ns, age_ns)
@@ -117,7 +117,7 @@ class SocketClient:
         await self._disconnect()
 
     def _find_socket(self) -> SocketId:
-        """Find the socket at the path, and watch the path. Blocking."""
+        """Watch the path, and return which socket is there. Blocking."""
         self._watcher.arm()
         return find_socket(self._path)
 
@@ -139,7 +139,7 @@ class SocketClient:
         complete = self._completeness.record_list(
             self._now(), (claim.subject for claim in held.claims)
         )
-        # Before the first list: the join then knows which devices are managed by a plugin.
+        # Before the first claims: the join then knows which devices a plugin manages.
         first = not self._allocatable_requested
         if first:
             await self._query_allocatable(kubelet)

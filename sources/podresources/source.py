@@ -14,8 +14,8 @@ from sources.podresources.socket_client import SocketClient
 class PodResourcesSource:
     """Queries the kubelet at an interval, and immediately when another source hints at a change.
 
-    Implements `pipeline.component.contracts.Source`. Errors of the sockets do not end it: the last
-    responses stay in use, unconfirmed, until they are too old.
+    Implements `pipeline.component.contracts.Source`. Errors of the sockets do not end `run`: the
+    last responses stay in use for `max_age`, without confirmation.
     """
 
     def __init__(self, options: Options) -> None:
@@ -36,7 +36,7 @@ class PodResourcesSource:
 
 async def _follow_hints(ctx: SourceContext, clients: Iterable[SocketClient]) -> None:
     async for hint in ctx.hints():
-        # Ignore hints that follow from the source's own claims or from the end of a pod.
+        # Ignore hints that only this source's own claims, or the end of a pod, have caused.
         if hint.pods or hint.sources - {ctx.name}:
             for client in clients:
                 client.request_soon()

@@ -53,7 +53,7 @@ def test_a_file_without_read_permission_is_reported(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)  # root can read a file whatever its mode is
-    assert problem(path) == ": no permission to read the file; allow podgpu's user to read it"
+    assert problem(path) == ": no permission to read the file; allow podgpu's user to read the file"
 
 
 def test_a_path_that_is_too_long_is_reported(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_path_with_a_nul_character_is_reported(tmp_path: Path) -> None:
         (b"", ": the file is empty; configure a source and a sink"),
         (b"a: \xff\xfe", ":1:4: not UTF-8; save the file as UTF-8"),
         (b"\n\0", ":2:1: a NUL byte: this is not a text file; remove it"),
-        (b"#" * 2_000_000, ": larger than 1 MiB; a configuration has a few kilobytes"),
+        (b"#" * 2_000_000, ": larger than the limit of 1 MiB; check that this is the right file"),
     ],
 )
 def test_content_that_is_not_a_text_file_is_refused(

@@ -62,7 +62,10 @@ def first(text: str | bytes) -> str:
         ("a: 1\nb: \x07", "f.yaml:2:4: the character U+0007 is not allowed; remove it"),
         ("a\ud800", "f.yaml: not valid text at character 2; save as UTF-8"),
         (b"a: 1\nb: \xff", "f.yaml:2:4: not UTF-8; save the file as UTF-8"),
-        ("#" * (1024 * 1024 + 1), "f.yaml: larger than 1 MiB; a configuration has a few kilobytes"),
+        (
+            "#" * (1024 * 1024 + 1),
+            "f.yaml: larger than the limit of 1 MiB; check that this is the right file",
+        ),
         ('a: "\\0"', "f.yaml:1:4: a: the text holds a character that is not allowed; remove it"),
     ],
 )

@@ -168,7 +168,7 @@ def test_a_setting_from_a_variable_names_the_variable(option: Any) -> None:
         (
             "-k --kubernetes-enable-pod-labels --kubernetes-pod-label-allowlist-regex app,[a",
             (
-                '--kubernetes-pod-label-allowlist-regex: "[a" is no regular expression: '
+                '--kubernetes-pod-label-allowlist-regex: "[a" is not a regular expression: '
                 "missing ]: [a; write it in the syntax"
             ),
         ),

@@ -112,7 +112,7 @@ EARLY_DISCONNECT = "the runtime closed the connection before it had listed all c
 @pytest.mark.parametrize(
     ("welcome", "text"),
     [
-        (hang_up, "the runtime closed the connection before it asked which events podgpu needs"),
+        (hang_up, "the runtime closed the connection before it sent podgpu its configuration"),
         (refuse_the_plugin, 'the runtime refuses the plugin: invalid plugin index "90"'),
         (only_configure, EARLY_DISCONNECT),
         (disconnect_during_synchronization, EARLY_DISCONNECT),
@@ -160,11 +160,11 @@ async def test_there_is_no_timeout_after_synchronization(
         ),
         (
             struct.pack(">II", 1, 11) + HEADER.pack(1, 1, 1, 0) + b"\xff",
-            "the runtime sent an invalid Request",
+            "the runtime sent an invalid message of type Request",
         ),
         (
             struct.pack(">II", 2, 11) + HEADER.pack(1, 1, 2, 0) + b"\xff",
-            "the runtime sent an invalid Response",
+            "the runtime sent an invalid message of type Response",
         ),
     ],
 )
@@ -204,7 +204,9 @@ async def test_an_invalid_event_is_answered_before_the_connection_ends(
         await ctx.wait_for(ContainersReplaced)
         assert await in_thread(runtime.notify, "PostStartContainer", b"\xff", b"\xff") == [b""]
         await eventually(lambda: ctx.failures)
-        assert str(ctx.failures[0]).endswith("the runtime sent an invalid PodSandbox")
+        assert str(ctx.failures[0]).endswith(
+            "the runtime sent an invalid message of type PodSandbox"
+        )
 
 
 async def test_a_runtime_that_does_not_read_responses_is_disconnected(tmp_path: Path) -> None:
@@ -275,8 +277,9 @@ class TestRepeatedDisconnects:
         reasons = [event.reason for event in ctx.events if isinstance(event, SourceLost)]
         assert reasons[1] == f"{runtime.path}: {EARLY_DISCONNECT}"
         assert reasons[2] == (
-            f"{runtime.path}: {EARLY_DISCONNECT}, 3 times in a row; the runtime may fail because "
-            "of it, so podgpu waits 5 min before it reconnects; the other sources continue"
+            f"{runtime.path}: {EARLY_DISCONNECT}, 3 times in a row while the runtime listed its "
+            "containers; this may make the runtime fail, so podgpu waits 5 min before it "
+            "reconnects; the other sources continue"
         )
         assert reasons[3].endswith("waits 10 min before it reconnects; the other sources continue")
 

@@ -155,7 +155,9 @@ def test_an_internal_error_prevents_no_container() -> None:
     connection = PluginConnection(broken)
     for _ in range(3):
         assert connection.call("CreateContainer") == (0, b"")
-    assert connection.take_changes().warnings == ["no GPU is injected: ZeroDivisionError: by zero"]
+    assert connection.take_changes().warnings == [
+        "a bug in podgpu: no GPU is injected: ZeroDivisionError: by zero"
+    ]
 
 
 def test_nothing_is_injected_if_injection_is_off() -> None:
@@ -183,7 +185,7 @@ def accepted_claim(*minors: int) -> Claim:
     ("accepted", "why"),
     [
         pytest.param(
-            AcceptedAnnotations(), "the pods source has not reported this pod yet", id="unknown"
+            AcceptedAnnotations(), "the source pods has not reported this pod yet", id="unknown"
         ),
         pytest.param(accepted_with(), "the pod does not request these GPUs", id="requests nothing"),
         pytest.param(accepted_with(accepted_claim(1)), "names other GPUs", id="other GPUs, fewer"),
@@ -213,7 +215,7 @@ NO_HOLDERS: frozenset[str] = frozenset()
 @pytest.mark.parametrize(
     ("known", "annotation", "why"),
     [
-        (None, gpus(1), "not all sources have reported which"),
+        (None, gpus(1), "some sources have not reported yet which"),
         ({}, gpus(1), "names minor number 1, which is not a known GPU"),
         ({1: Gpu(A, True, NO_HOLDERS)}, gpus(1), "which a device plugin or a DRA driver manages"),
         ({1: Gpu(A, False, frozenset({"ml/b"}))}, gpus(1), "that is allocated to another pod"),

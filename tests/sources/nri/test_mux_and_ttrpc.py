@@ -154,9 +154,9 @@ def test_random_messages_in_random_pieces_are_assembled() -> None:
 
 
 def test_an_invalid_request_or_response_is_refused() -> None:
-    with pytest.raises(ConnectionLostError, match="the runtime sent an invalid Request"):
+    with pytest.raises(ConnectionLostError, match="sent an invalid message of type Request"):
         ttrpc.decode("Request", b"\xff")
-    with pytest.raises(ConnectionLostError, match="the runtime sent an invalid Response"):
+    with pytest.raises(ConnectionLostError, match="sent an invalid message of type Response"):
         ttrpc.decode("Response", b"\x0a\x05\x08")
 
 

@@ -32,10 +32,10 @@ def test_an_invalid_pattern_is_reported_with_its_faulty_part() -> None:
     assert list(options.problems()) == [
         (
             "label_patterns",
-            f'"app[" is no regular expression: missing ]: [; {hint}',
+            f'"app[" is not a regular expression: missing ]: [; {hint}',
         ),
         (
             "label_patterns",
-            f'"(x" is no regular expression: missing ): (x; {hint}',
+            f'"(x" is not a regular expression: missing ): (x; {hint}',
         ),
     ]
