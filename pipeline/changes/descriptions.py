@@ -22,7 +22,7 @@ PROGRAMS: Final = frozenset(
 def figures(holding: Holding) -> Iterator[tuple[str, int]]:
     """Yield the known figures of a holding as name and integer.
 
-    `counted_nanoseconds` and `gap_nanoseconds` sum to the time from its start to its end.
+    `counted_nanoseconds` and `gap_nanoseconds` of an ended holding sum to its length.
     """
     known = (
         ("counted_nanoseconds", holding.counted_ns),
@@ -41,9 +41,9 @@ def figures(holding: Holding) -> Iterator[tuple[str, int]]:
 
 
 def holding_id(holding: Holding) -> str:
-    """Return an id of a holding: device, container and the holding's own id.
+    """Return an id of a holding: device, pod, container and the holding's own id.
 
-    It stays the same after a restart of podgpu, if the holding continues.
+    The id stays the same after a restart of podgpu, if the holding continues.
     """
     subject = holding.subject
     pod = subject.uid or f"{subject.namespace}/{subject.pod}"
@@ -53,7 +53,7 @@ def holding_id(holding: Holding) -> str:
 def error_id(error: XidError) -> str:
     """Return an id of an XID error: device, code and time.
 
-    The MIG instance may become known later. Later reports of the error then keep the first id.
+    If the MIG instance becomes known later, `ChangeTracker` keeps the first id.
     """
     return f"{error.device}/{error.code}/{error.at.wall_ns}"
 

@@ -15,7 +15,7 @@ class XidChange(NamedTuple):
 
     Attributes:
         error: the error.
-        is_update: it was reported before, and has new details since.
+        is_update: whether it was reported before and has new details since.
         id: identifies the error; the same in all reports, even if details become known later.
     """
 
@@ -31,8 +31,8 @@ class UnreportedChanges:
     Attributes:
         holdings: holdings that have ended, by serial.
         errors: XID errors, by serial.
-        missed_holdings: how many holdings appeared and expired between two snapshots.
-        missed_errors: how many XID errors did.
+        missed_holdings: number of holdings that appeared and expired between two snapshots.
+        missed_errors: number of XID errors that appeared and expired between two snapshots.
     """
 
     holdings: tuple[Holding, ...] = ()
@@ -60,7 +60,7 @@ class ChangeTracker:
     """Finds what is new in each snapshot.
 
     A sink that exists when podgpu starts gets all changes since the start. A sink that is added
-    later gets the changes since then. A sink that is reloaded continues where it was.
+    later gets the changes after its creation. A sink that is reloaded continues where it was.
 
     Args:
         restart_state: the sink's state that is kept over a reload (`ctx.restart_state`).
@@ -74,7 +74,7 @@ class ChangeTracker:
         self._state = state
 
     def update(self, snapshot: Snapshot) -> UnreportedChanges:
-        """Return the changes since the previous snapshot, each one once."""
+        """Return the changes since the previous snapshot, each one once; count those missed."""
         holdings, missed = self._holdings(snapshot)
         before = self._state.error
         errors = tuple(self._errors(snapshot.xids))

@@ -22,9 +22,10 @@ class CardUse:
     Attributes:
         state: `free` (no holders), `part` (a part is held), `held` (all of it is held) or `absent`.
         free_share: the part of the GPU without a holder, in [0, 1]; None where it is unknown. For a
-            GPU with MIG instances, the part of the existing instances by compute slices.
-        attributions: those of the GPU and of its MIG instances, in device order; empty if the GPU
-            is unknown.
+            GPU with MIG instances, the free part of the existing instances, by compute slices. 0
+            for an absent GPU.
+        attributions: the attributions of the GPU and of its MIG instances, in device order; empty
+            if the GPU is unknown.
     """
 
     state: CardState
@@ -43,7 +44,7 @@ class Availability:
 
     Attributes:
         topology: the topology of the node.
-        cards: in the order of `topology.cards`.
+        cards: how much of each card is held, in the order of `topology.cards`.
         free: mask of the cards without any holder.
         part: mask of the cards that are held in part.
         held: mask of the cards that are held completely.
@@ -65,7 +66,7 @@ class Availability:
         return group.mask & self.free
 
     def largest(self, groups: Iterable[Group]) -> int:
-        """Return the number of free cards in the group that has most of them; 0 without groups."""
+        """Return the largest number of free cards in one of the groups; 0 without groups."""
         return max((self.free_of(group).bit_count() for group in groups), default=0)
 
 
@@ -80,7 +81,7 @@ def availability(
         topology: the topology of the node.
         attributions: `Layout.attributions`, by device uuid.
         previous: the last result. Unchanged cards keep their objects, and if no card changed,
-            `previous` itself is returned. It does not change the value of the result.
+            `previous` itself is returned. The value of the result does not depend on it.
     """
     by_card: dict[str, list[Attribution]] = {card.uuid: [] for card in topology.cards}
     for attribution in attributions.values():
@@ -130,7 +131,7 @@ def _left(holders: tuple[Holder, ...]) -> tuple[CardState, float | None]:
 
 
 def _free_instances(instances: list[Attribution]) -> float | None:
-    """Return the part of a GPU's MIG instances without a holder, by compute slices."""
+    """Return the free part of a GPU's MIG instances, by compute slices; None if it is unknown."""
     total = free = 0.0
     for attribution in instances:
         place = attribution.device.mig

@@ -17,7 +17,7 @@ def mask_of(numbers: Iterable[int]) -> int:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as a list of ranges: `0-3,6`."""
+    """Return numbers as a text with ranges: `0-3,6`."""
     spans: list[list[int]] = []
     for number in sorted(numbers):
         if spans and number == spans[-1][1] + 1:

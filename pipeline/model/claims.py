@@ -65,7 +65,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, order=True)
 class PartialRef:
-    """What a source knows of a container's identity; every part may be missing (empty).
+    """What a source knows of a container's identity. A part that it does not know is empty.
 
     Sources do not resolve references: the kubelet's pod-resources API has no uids, its checkpoint
     has no names, and a scheduler's annotation has no containers. The join combines the parts.
@@ -92,12 +92,12 @@ class Claim:
         origin: what the claim is based on.
         resource: the extended resource that was requested, such as `nvidia.com/gpu`; empty where
             the source does not know resources.
-        asked: the ids that the kubelet requested, where the device plugin returned others. They
+        asked: the ids that the kubelet requested, if the device plugin returned other ids. They
             show which of the kubelet's claims this claim replaces.
-        vouched: the configuration names the annotation or file that the claim was read from, so the
-            administrator is responsible for it.
-        relayed: it comes from a node agent that runs next to the kubelet and reads annotations, not
-            from the kubelet.
+        vouched: whether the configuration names the annotation or file that the claim was read
+            from, so that the administrator is responsible for the claim.
+        relayed: whether the claim comes from a node agent that runs next to the kubelet and reads
+            annotations, and not from the kubelet.
         resource_claim: `namespace/name` of the ResourceClaim that the devices were allocated to;
             empty where there is none or the source does not know it.
     """

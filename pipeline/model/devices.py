@@ -8,7 +8,7 @@ _SLICES: Final = re.compile(r"(?:(\d+)c\.)?(\d+)g\.")
 
 
 def placement_name(parent_uuid: str, profile: str, start: int) -> str:
-    """Return `MigPlace.placement` of an instance, which need not exist yet."""
+    """Return `MigPlace.placement` of an instance, which may not exist yet."""
     return f"MIG-{parent_uuid}/{profile}@{start}"
 
 
@@ -47,7 +47,7 @@ class MigPlace:
     def placement(self) -> str:
         """Name of the instance by profile and first memory slice: `MIG-<GPU>/<profile>@<start>`.
 
-        Empty where one of them is unknown. At any time at most one GPU instance has this name.
+        Empty if the profile or the slice is unknown. Only one GPU instance has this name at a time.
         """
         if self.start is None or not self.profile:
             return ""

@@ -1,8 +1,9 @@
 """Events: what sources report to the join. An event's name is a noun and what happened to it.
 
-`SamplesTaken` carries readings; the other events carry what readings are combined with: devices,
-claims, pods, containers. A `...Replaced` event contains everything that its source knows of that
-kind, so that applying it twice changes nothing.
+`SamplesTaken` carries readings. The other events carry devices, claims, pods, containers, usage
+samples, XID errors, topology or resources, or say that a source was added, is down or was removed.
+The runtime emits some of these events. A `...Replaced` event contains everything that its source
+knows of that kind. To apply it twice changes nothing.
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class SamplesTaken:
     """The result of one round of sampling.
 
     Attributes:
-        readings: a patch: readings that are not in it stay valid until they expire.
+        readings: new readings. An earlier reading of another series stays valid until it expires.
         processes: complete lists, one for each device whose processes could be listed.
     """
 
@@ -40,7 +41,7 @@ class SamplesTaken:
 
 @dataclass(frozen=True, slots=True)
 class ProcessesSampled:
-    """Usage samples: which processes used the devices since the sample before.
+    """Usage samples: which processes used the devices since the previous sample.
 
     Attributes:
         uses: one for each device that could be sampled. A GPU with MIG instances is in the same
@@ -63,12 +64,12 @@ class XidsReported:
 
 @dataclass(frozen=True, slots=True)
 class TotalsRestored:
-    """The usage accounts at the end of podgpu's last run, before the first event of any source.
+    """The usage accounts at the end of podgpu's last run. It comes before the events of sources.
 
     Attributes:
-        devices: one for each device, with its containers and their holdings. The time between its
-            `at` and the first usage sample is a gap. The monotonic part of each instant is
-            calculated: the present time less what has passed by the wall clock.
+        devices: the account of each device, with its containers and their holdings. The time
+            between its `at` and the first usage sample is a gap. The monotonic part of each instant
+            is calculated: the present time less the time that has passed by the wall clock.
     """
 
     devices: tuple[DeviceUsage, ...]
@@ -81,8 +82,8 @@ class ClaimsReplaced:
     Attributes:
         claims: all of them; empty means that no container holds anything.
         good_for_ns: how long the claims stay valid without a confirmation.
-        complete: it names every pod to which the kubelet has allocated devices, except pods in
-            which only init containers have any.
+        complete: whether the claims name every pod to which the kubelet has allocated devices,
+            except pods in which only init containers have any.
     """
 
     claims: tuple[Claim, ...]
@@ -106,14 +107,14 @@ class PodsReplaced:
 
 @dataclass(frozen=True, slots=True)
 class PodUpserted:
-    """A pod was added or changed. Valid only after a `PodsReplaced`."""
+    """A pod was added or changed. It is ignored before the source's first `PodsReplaced`."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
 class PodDeleted:
-    """A pod was deleted from the API server. Valid only after a `PodsReplaced`."""
+    """A pod was deleted from the API server. It is ignored before the first `PodsReplaced`."""
 
     uid: str
 
@@ -134,14 +135,14 @@ class ContainersReplaced:
 
 @dataclass(frozen=True, slots=True)
 class ContainerStarted:
-    """A container was created, started or changed. Valid only after a `ContainersReplaced`."""
+    """A container was created, started or changed. It is ignored before a `ContainersReplaced`."""
 
     container: RunningContainer
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerStopped:
-    """A container has ended. Valid only after a `ContainersReplaced`.
+    """A container has ended. It is ignored before the source's first `ContainersReplaced`.
 
     Attributes:
         container_id: the runtime's id.
@@ -158,8 +159,8 @@ class DeviceAliasesReplaced:
         aliases: pairs of a name and the device that it means: its uuid, or `MigPlace.placement` for
             an instance that is created on demand.
         since: for names whose meaning can change, a time from which on the name has certainly had
-            its present meaning; None where that is unknown. A name that is not in it always has its
-            present meaning.
+            its present meaning; None where that is unknown. A name that is not in `since` always
+            has its present meaning.
     """
 
     aliases: tuple[tuple[RawDeviceId, str], ...]
@@ -213,8 +214,8 @@ class SourceAdded:
     """The runtime starts a source. The runtime emits it, before the source's own events.
 
     Attributes:
-        order: position in the configuration file; of two sources that read the same field of the
-            same device the earlier one is used.
+        order: position of the source in the configuration file. If two sources read the same field
+            of the same device, the readings of the earlier source are used.
         resolves: what other parts wait for: the source enumerates `devices` or reports `names` of
             devices, which are needed to resolve ids; or it reports the `claims` of the kubelet,
             which are needed to know which devices are left for a scheduler.
@@ -226,14 +227,18 @@ class SourceAdded:
 
 @dataclass(frozen=True, slots=True)
 class SourceLost:
-    """The source is down. Its earlier reports stay valid until they expire."""
+    """The source is down. Its earlier reports stay valid until they expire.
+
+    Attributes:
+        reason: why, as a text for people.
+    """
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRemoved:
-    """The source was removed from the configuration: its reports are withdrawn."""
+    """The source was removed from the configuration. The join removes all its reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,14 +277,15 @@ class Envelope:
     """An event in the inbox, with its source and time.
 
     Attributes:
-        source: name of the source in the configuration.
+        source: name of the source in the configuration; empty for `ClockTicked`.
         kind: kind of the source.
         seq: number of the envelope in the inbox, from 1.
         at: when the event was emitted.
         relayed_by: the source that passed on another source's event; empty for a source's own
             event. Reports of a relayed source are removed together with the source that relays it.
-        loop_delay_ns: for how long before this event the event loop was too busy to receive events
-            of sources. Expiry of reports is extended by this time.
+        loop_delay_ns: how long the event loop was too busy to receive events, in the ten seconds
+            before this event. A delay that still lasts counts completely. Reports expire later by
+            this time.
     """
 
     source: str

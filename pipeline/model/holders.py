@@ -19,7 +19,7 @@ class Holder:
         since: when the holding began, as far as known.
         source: name of the source whose claim is valid.
         evidence: what that claim is based on.
-        pod: what is known of its pod; None where no source reports pods, or not this one.
+        pod: what is known of its pod; None if no source reports the pod.
         replicas: numbers of the container's replicas, in order, where a device plugin offers
             several replicas of the device.
         since_observed: no source has reported the start: `since` is when podgpu first saw the
@@ -63,9 +63,9 @@ class Attribution:
         device: the device.
         present: False for a physical GPU that was enumerated before and is not enumerated now.
         holders: sorted by subject; empty when no holder is known.
-        conflicting_pods: pods whose claims on the device contradict the claim of another pod: pods
-            that were overruled, and pods that are shown although only one can be right. They are
-            sorted, as `namespace/name`; a pod without a known name by its uid.
+        conflicting_pods: pods whose claims on the device contradict those of another pod. Some were
+            overruled. Others are all holders, although only one of them can hold the device.
+            Sorted, as `namespace/name`; a pod without a known name by its uid.
         access: containers that have access to the device and do not hold it; sorted.
     """
 
@@ -84,8 +84,8 @@ class Attribution:
 def only_holder(holders: Iterable[Holder]) -> Holder | None:
     """Return the only container that holds a device, or the only pod if it has several of them.
 
-    In the latter case the result has no container name. None where there is no holder or several
-    pods hold the device: then its readings have no pod labels, since a copy for each holder would
+    In the latter case the result has no container name. None if the device has no holder, or if
+    several pods hold it: then its readings have no pod labels, since a copy for each holder would
     make every sum wrong. A container that restarted under a new id is the same container.
     """
     named = {

@@ -8,12 +8,12 @@ NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Instant:
-    """A point in time on both clocks of the machine. Only `ctx.clock` makes it.
+    """A point in time on both clocks of the machine. `ctx.clock` returns the present instant.
 
     Every time in the model has this type, so that a replay can shift all times of a recording and
     tests can run on virtual time. Durations are differences of `mono_ns`. `wall_ns` is what the
-    wall clock showed at that moment; the clock may have been set since. `wall_of` returns the time
-    to show.
+    wall clock showed at that moment; the clock may have been set since. `wall_of` returns the wall
+    time that podgpu shows.
 
     Attributes:
         mono_ns: the monotonic clock, nanoseconds since an arbitrary start.
@@ -30,9 +30,9 @@ class Instant:
     def wall_of(self, moment: "Instant") -> int:
         """Return the wall time of another instant, by the wall clock as it is at this one.
 
-        The wall clock may have been set between the two. Two results of the same instant differ by
-        the time on the monotonic clock. Code that shows or stores a wall time calls this on the
-        time of the snapshot.
+        The wall clock may have been set between the two. All wall times that one instant returns
+        are as far apart as the moments are on the monotonic clock. Code that shows or stores a
+        wall time calls this on the time of the snapshot.
 
         Returns:
             Nanoseconds since the Unix epoch, negative for a moment before it; limited to 64 bits.

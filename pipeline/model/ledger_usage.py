@@ -31,7 +31,7 @@ class UsageRow:
         device: uuid.
         container: the container; None for unattributed usage.
         held_ns: held time; for unattributed usage the time without a known holder, multiplied by
-            the part.
+            the part of the device that had none.
         busy_ns: busy time; None where it was never known.
         energy_mj: energy in millijoules; None where it was never known.
         holdings: number of holdings that overlap the span.
@@ -75,8 +75,8 @@ class Gap:
 
     Attributes:
         device: uuid.
-        start_ns: in nanoseconds of Unix time.
-        end_ns: likewise.
+        start_ns: start of the gap, in nanoseconds of Unix time.
+        end_ns: end of the gap, in nanoseconds of Unix time.
         reason: `down` (podgpu did not run) or `blind` (it ran, and no usage sample succeeded).
     """
 
@@ -95,8 +95,8 @@ class UsageWindow:
         start_ns: start of the span, in nanoseconds of Unix time: a full hour, at or before the
             requested start.
         end_ns: end of the span: the last sample, or a full hour.
-        usage: by device, then container; the unattributed usage last.
-        totals: by device.
+        usage: sorted by device, then by container; the unattributed usage of a device last.
+        totals: sorted by device.
         gaps: those that overlap the span, the oldest first.
     """
 

@@ -12,7 +12,7 @@ MAX_CLAIMED_DEVICES = 10_000
 """Limit on pairs of a container and a device in one source's claims.
 
 A node runs some hundred containers and has some dozen devices. The join processes all claims in one
-step, so that more of them would delay everything else.
+step, so that more claims would delay all other events.
 """
 
 # Device plugins that allocate GPUs by units of memory or cores have an id for each unit: 80,000 for
@@ -29,7 +29,7 @@ _REPLICA = re.compile(r"(?:::[0-9]+|/vgpu[0-9]+)$")
 
 
 def glob_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Return a function that checks whether a name matches a pattern, with regard to case."""
+    """Return a function that checks whether a name matches one of the patterns. Case matters."""
     found = re.compile("|".join(map(fnmatch.translate, patterns))).match
     return lambda name: found(name) is not None
 
@@ -53,15 +53,18 @@ def plugin_ids(ids: Iterable[str]) -> tuple[RawDeviceId, ...]:
 
 
 def without_replica(text: str) -> str:
-    """Return the device id within the id of a replica, such as `GPU-x::1` or `nvidia0/vgpu1`."""
+    """Return the device id within the id of a replica; another id is returned unchanged.
+
+    Examples of replicas: `GPU-x::1`, `nvidia0/vgpu1`.
+    """
     return _REPLICA.sub("", text)
 
 
 def reuse_unchanged(before: tuple[Claim, ...], now: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    """Return the claims of `now`, with the objects of `before` where claims are equal.
+    """Return the claims of `now`, with the objects of `before` for claims that are equal.
 
-    The join compares claims in the event loop, which takes long for ten thousand claims; comparing
-    an object with itself is immediate.
+    The comparison of ten thousand claims takes long, and the join does it in the event loop. The
+    comparison of an object with itself is immediate.
     """
     if before == now:
         return before

@@ -15,9 +15,9 @@ class PodInfo:
     """What sinks show of a pod.
 
     Attributes:
-        uid: the API server's; of a static pod the uid of its mirror pod.
-        namespace: its namespace.
-        name: its name.
+        uid: the API server's uid; of a static pod the uid of its mirror pod.
+        namespace: namespace of the pod.
+        name: name of the pod.
         phase: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
         owner_kind: kind of the workload that created it, such as `Deployment`; empty without one.
         owner_name: name of that workload.
@@ -42,11 +42,11 @@ class PodContainer:
     """A container of a pod.
 
     Attributes:
-        name: unique in its pod.
+        name: name of the container, unique in its pod.
         kind: `init` runs before the others and ends; `sidecar` is an init container that stays.
-        container_id: the runtime's, without the runtime's name; empty before it exists.
+        container_id: the runtime's id, without the runtime's name; empty before it exists.
         started: when it last started; None if it never did.
-        ended: it has ended and will not be started again.
+        ended: whether it has ended and will not be started again.
     """
 
     name: str
@@ -61,10 +61,11 @@ class ResourceClaim:
     """A ResourceClaim that a pod uses.
 
     Attributes:
-        name: its name, in the pod's namespace.
-        uid: the API server's; empty if the object could not be read. Then only the name is known.
-        own: it was made from a template, only for this pod.
-        created: when the object was created.
+        name: name of the ResourceClaim, in the pod's namespace.
+        uid: the API server's uid; empty if the object could not be read. Then only the name is
+            known.
+        own: whether it was made from a template, only for this pod.
+        created: when the object was created; None if it is unknown.
         allocated: when its devices were allocated; None where the API server does not report it.
         admin: the devices, as `dra` ids, to which it gives admin access: access next to their
             holders, which is not a holding.
@@ -85,13 +86,13 @@ class Pod:
     Attributes:
         info: what sinks show of it.
         started: when the kubelet admitted it (`status.startTime`, by the node's clock, in whole
-            seconds); before that it holds nothing that the kubelet allocates.
-        ended: none of its containers runs or will run: the phase is `Succeeded` or `Failed`.
+            seconds); None before that. Then it holds nothing that the kubelet allocates.
+        ended: whether the phase is `Succeeded` or `Failed`: no container runs or will run.
         static_uid: the uid by which the kubelet and the runtime know a static pod, which is not the
             uid of its mirror pod; empty for all other pods.
         containers: init containers first, in the order of the pod's spec.
         claims: claims that were read from its annotations.
-        wants_devices: a container requests an extended resource or a ResourceClaim.
+        wants_devices: whether a container requests an extended resource or a ResourceClaim.
         requests: the extended resources that its containers request; None if unknown.
         reserves: the groups of pods for which this is the reservation pod. A scheduler creates such
             a pod to get a device from the kubelet, which the pods of the group share. It does not
@@ -122,8 +123,9 @@ class RunningContainer:
     """A container that was created and has not ended.
 
     Attributes:
-        subject: with every part; for a static pod with the uid that the kubelet gave it.
-        pid: its first process, in the host's pid namespace; None before there is one.
+        subject: the container, with every part; for a static pod with the uid that the kubelet
+            gave it.
+        pid: pid of its first process, in the host's pid namespace; None before there is one.
         cgroup: path of its cgroup as it was requested from the runtime; empty if unknown.
         started: when its process started; None before that.
         claims: the devices that it was given, and what the annotations of its pod say.

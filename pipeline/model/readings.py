@@ -45,9 +45,10 @@ class Reading(NamedTuple):
 class GpuProcess:
     """A process that has a context on a device.
 
-    pid: in the pid namespace of the host.
-    kind: which of NVML's three lists it is in.
-    memory_bytes: device memory that it uses; None where the driver does not report it.
+    Attributes:
+        pid: pid of the process, in the pid namespace of the host.
+        kind: which of NVML's three lists the process is in.
+        memory_bytes: device memory that it uses; None where the driver does not report it.
     """
 
     pid: int
@@ -63,7 +64,7 @@ class ProcessList:
         device: uuid of the device.
         processes: sorted by pid and kind.
         at: when they were listed.
-        good_for_ns: as in `Reading`.
+        good_for_ns: how long the list is valid without a newer one.
     """
 
     device: str

@@ -28,8 +28,8 @@ class ResourceCount:
 
     Attributes:
         present: GPUs or MIG instances that the driver shows.
-        advertised: those that the kubelet offers, held or free; None if unknown.
-        allocated: those that the kubelet has allocated to containers; None if unknown.
+        advertised: devices that the kubelet offers, held or free; None if unknown.
+        allocated: devices that the kubelet has allocated to containers; None if unknown.
     """
 
     present: int
@@ -59,8 +59,8 @@ class SourceState:
     Attributes:
         kind: kind of the source.
         order: its position in the configuration file.
-        up: the last report was not a loss.
-        has_reported: it has emitted an event, or was lost, since it was added.
+        up: whether the source works: it has reported, and its last event was not `SourceLost`.
+        has_reported: whether it has emitted an event, or was lost, since it was added.
         reason: why it is down; empty when it is up.
         down_since: when it last reported that it is down; None when it is up.
         events: number of events that it has emitted since podgpu started.
@@ -68,7 +68,7 @@ class SourceState:
         confirmed_at: when it last confirmed its claims; None if it makes none.
         devices: number of devices that it enumerated last; None if it never did.
         unresolved: device ids in its claims that match no known device.
-        unresolved_total: how often such an id appeared, since podgpu started.
+        unresolved_total: how often an unresolved id appeared since podgpu started.
     """
 
     kind: str
@@ -93,9 +93,9 @@ class Snapshot:
         at: when the join made it.
         layout: the series and their attributions.
         readings: one for each of `layout.series`, in the same order.
-        fresh: positions in `readings` that were read since the snapshot before. A sink that records
-            history emits only these, with the holders of this snapshot. A change of holders makes
-            a snapshot without fresh readings, so that no old reading is given to a new pod.
+        fresh: indexes of the `readings` that were read since the previous snapshot. A sink that
+            records history emits only these, with the holders of this snapshot. A change of holders
+            makes a snapshot without fresh readings, so that no old reading is given to a new pod.
         starts: for each of `readings` the time since which a counter has counted without a reset,
             as far as known: the time of its first reading, or of the first one after a reset. The
             counter's value at that time is unknown and need not have been 0. None for readings

@@ -62,8 +62,8 @@ class TopologyPair:
         b: uuid of the other GPU.
         level: the closest part that they have in common; None where the driver gave no answer.
         nvlinks: number of NVLinks between the two: the direct links or, through switches, the
-            smaller of the two numbers of active links. 0 if there are none; None if unknown.
-        reachable: the driver's peer-to-peer status for NVLink is OK; None if unknown.
+            smaller of the two GPUs' numbers of active links. 0 if there are none; None if unknown.
+        reachable: whether the driver's peer-to-peer status for NVLink is OK; None if unknown.
     """
 
     a: str

@@ -43,7 +43,7 @@ class Node:
     Attributes:
         level: the level.
         number: position among the nodes of its level, which are sorted by their lowest card.
-        mask: its GPUs, at least one.
+        mask: mask of its GPUs, at least one.
         children: the nodes of the next closer level that it consists of; none at level SINGLE.
     """
 
@@ -54,7 +54,7 @@ class Node:
 
     @property
     def folded(self) -> "Node":
-        """The closest node with the same GPUs. It replaces a chain of nodes without branches."""
+        """The node of the closest level with the same GPUs. It replaces a chain of such nodes."""
         node = self
         while len(node.children) == 1:
             node = node.children[0]
@@ -74,7 +74,7 @@ class Domain:
         kind: `fabric` if all are in one clique of a fabric with a name, `switch` if NVSwitches
             connect them, `direct` if their links connect them to each other.
         number: position among the domains, which are sorted by their lowest card.
-        mask: its GPUs, at least two.
+        mask: mask of its GPUs, at least two.
         fabric: `cluster/clique` for a fabric, else empty.
     """
 
@@ -95,9 +95,9 @@ class Topology:
     Attributes:
         read: the report that it was built from, sorted: cards as in `cards`, `a` of each pair
             before `b`, each pair once.
-        levels: for each of `LEVELS` its nodes; each card is in exactly one node of a level. Empty
-            without cards.
-        domains: NVLink groups; no card is in two.
+        levels: the nodes of each level of `LEVELS`. Each card is in exactly one node of a level.
+            Empty without cards.
+        domains: NVLink groups; no card is in two of them.
         contradictions: pairs of GPUs, by uuid, that the driver reports further apart than its other
             answers allow, each with a text for people: which answers contradict each other.
         links: how close two cards are, by bit numbers (i, j), i < j.
@@ -113,12 +113,12 @@ class Topology:
 
     @property
     def cards(self) -> tuple[TopologyCard, ...]:
-        """Cards by index, those without one last, then by uuid; position is the bit number."""
+        """Cards by index, those without one last, then by uuid. The bit number is the position."""
         return self.read.cards
 
     @property
     def mask(self) -> int:
-        """All cards."""
+        """Mask of all cards."""
         return (1 << len(self.cards)) - 1
 
     @property

@@ -11,7 +11,7 @@ from pipeline.model.pods import PodInfo
 
 @dataclass(frozen=True, slots=True)
 class ProcessUse:
-    """What one process used of a device since the usage sample before.
+    """What one process used of a device since the previous usage sample.
 
     Attributes:
         pid: in the pid namespace of the host.
@@ -41,7 +41,7 @@ class DeviceUse:
     Attributes:
         device: uuid of the device.
         at: when the sample was taken.
-        since: time of the sample before; None for the first one, also the first after a gap.
+        since: time of the previous sample; None for the first one, also the first after a gap.
         processes: sorted by pid.
         memory_used_bytes: all memory that is not free, including the driver's reserve.
         memory_reserved_bytes: memory that the driver keeps for itself.
@@ -49,10 +49,10 @@ class DeviceUse:
             for a MIG instance by its counters. None where it is unknown or `since` is None.
         energy_mj: the GPU's energy counter, in millijoules; None for MIG instances.
         good_for_ns: how long the sample's memory values are valid without another sample.
-        listed: the processes could be listed; else `processes` has only those that are known
-            otherwise.
-        mps: an MPS server runs on the device. The driver reports the usage of its clients, also of
-            those that came and went, as the server's.
+        listed: whether the processes could be listed; else `processes` has only those that are
+            known otherwise.
+        mps: whether an MPS server runs on the device. The driver reports the usage of its clients,
+            also of those that came and went, as usage of the server.
     """
 
     device: str
@@ -72,10 +72,9 @@ class DeviceUse:
 class Holding:
     """A holding: the time during which a container held or used a device, until it did neither.
 
-    It has its own totals, which begin at 0: a container that comes back after the end of a holding
-    begins a new holding, while its `ContainerUsage` continues. For a holding that has ended, and
-    for one that is sampled, `counted_ns` + `gap_ns` is the time from `start` to `end`, or to the
-    last sample.
+    It has its own totals, which begin at 0. A container that comes back after the end of a holding
+    begins a new holding, while its `ContainerUsage` continues. `counted_ns` + `gap_ns` is the time
+    from `start` to `end` of a final holding; of one that has not ended, to the last sample.
 
     Attributes:
         device: uuid.
@@ -88,9 +87,9 @@ class Holding:
         end: when it ended; None while it continues.
         counted_ns: of its time, the part between samples without a gap.
         gap_ns: of its time, the part in gaps: podgpu was down, or the driver did not answer.
-        held_ns: as in `ContainerUsage`, of this holding only.
-        busy_ns: likewise.
-        energy_mj: likewise.
+        held_ns: held time of this holding.
+        busy_ns: busy time in this holding; None where it was never known.
+        energy_mj: energy in this holding, in millijoules; None where it was never known.
         memory_peak_bytes: the most memory in any sample; None where it was never known.
         memory_byte_ns: its memory multiplied by the time for which that was valid, summed.
         memory_ns: the time for which its memory was known.
@@ -103,7 +102,7 @@ class Holding:
         unseen_counted_ns: for a container of podgpu's last run that was not seen since podgpu
             started: the part of `counted_ns` since then. If it is not seen again, the holding ended
             before that time.
-        unseen_gap_ns: likewise of `gap_ns`.
+        unseen_gap_ns: for such a container, the part of `gap_ns` since then.
     """
 
     device: str
@@ -157,7 +156,8 @@ class ContainerUsage:
             is five seconds.
         energy_mj: its part of the GPU's energy, by the model of docs/usage.md; None where the
             energy was never known.
-        xids: (code, count) of XID errors on the device while it held or used it, sorted by code.
+        xids: (code, count) of XID errors on the device while the container held or used the device,
+            sorted by code.
         holding: the present holding; None after its end.
         id: identifies this account of the container on this device, also over restarts. A
             forgotten container that comes back gets another one.
@@ -195,22 +195,23 @@ class DeviceUsage:
         start: since when the account exists.
         at: the time of the last usage sample.
         containers: sorted by subject; ended ones are kept for a while.
-        memory_used_bytes: None where it is unknown now; then the other two are None as well.
+        memory_used_bytes: memory that is not free; None where it is unknown now. Then
+            `memory_reserved_bytes` and `memory_unattributed_bytes` are None, too.
         memory_reserved_bytes: memory that the driver keeps for itself; 0 where the driver does not
             report it separately.
         memory_unattributed_bytes: memory that belongs to no known container.
-        busy_ns: how long it was busy; None where it was never known.
-        busy_unattributed_ns: of that, the part that belongs to no known container.
+        busy_ns: how long the device was busy; None where it was never known.
+        busy_unattributed_ns: the part of `busy_ns` that belongs to no known container.
         elapsed_ns: from `start` to `at`, without gaps.
-        unheld_ns: of that, the time that belongs to no known holder, multiplied by the part.
-        energy_mj: energy that it used; None where it was never known.
-        energy_unattributed_mj: of that, the part that belongs to no known container.
+        unheld_ns: the part of `elapsed_ns` that belongs to no known holder, multiplied by the part
+            of the device that was not held.
+        energy_mj: energy that the device used; None where it was never known.
+        energy_unattributed_mj: the part of `energy_mj` that belongs to no known container.
         forgotten_busy_ns: busy time of forgotten containers.
         forgotten_held_ns: held time of forgotten containers.
         forgotten_energy_mj: energy of forgotten containers.
-        unknown_ns: of `unheld_ns`, the time for which no source reported the holders, or a
-            container without an account held the device. The rest of `unheld_ns` is the time for
-            which the device was free, multiplied by the free part.
+        unknown_ns: the part of `unheld_ns` for which no source reported the holders, or a container
+            without an account held the device. In the rest of `unheld_ns` the device was free.
         id: identifies this account of the device, also over restarts.
     """
 

@@ -13,7 +13,8 @@ class XidReport:
 
     Attributes:
         device: uuid of the GPU or MIG instance; empty where the source knows only `pci_bus_id`.
-        pci_bus_id: of the GPU, in any of the usual spellings; empty where `device` is known.
+        pci_bus_id: PCI bus id of the GPU, in any of the usual spellings; empty where `device` is
+            known.
         code: code of the error.
         at: when it happened, as far as known.
         pid: the process that the kernel log names, in the pid namespace of the host.
@@ -38,11 +39,11 @@ class XidVictim:
     Attributes:
         subject: the container, without a container id.
         pod: what is known of its pod.
-        device: the device that it held or used; for an error of a GPU with MIG instances the
-            instance.
-        holds: it held the device.
-        uses: it had processes there, in the last usage sample.
-        caused: the kernel log names one of its processes.
+        device: uuid of the device that it held or used; for an error of a GPU with MIG instances,
+            of the instance.
+        holds: whether it held the device.
+        uses: whether it had processes on the device, by the usage samples or the kernel log.
+        caused: whether the kernel log names one of its processes.
     """
 
     subject: PartialRef
@@ -68,7 +69,7 @@ class XidError:
         at: when it happened.
         victims: sorted by subject; those of the whole GPU where the instance is unknown.
         pid: the process that the kernel log names; None without one.
-        process: its name; empty if unknown.
+        process: name of that process; empty if unknown.
     """
 
     serial: int

@@ -1,12 +1,19 @@
 """Search for the best choice of N places, by branch and bound.
 
+A *place* is the position of a card among the candidates. The *worth* of a choice is a number; a
+better choice has a greater worth. A *swap* exchanges places without a change of any worth. (See
+`choice_ranking` and `symmetry`.)
+
 Choices are tried in the order of their places, lowest first, so that of several equal choices the
 one with the lowest cards is found first. A branch is cut when
 
-* its upper bound is not better than the best choice found so far. The bound is the sum over places
-  of the worth with the chosen places, plus half of the best pairs with places that may be chosen;
-* a swap that moves none of the chosen places moves its place to a lower one. Every choice with that
-  lower place was tried before, or was cut.
+* its upper bound is less than the worth of the best choice found so far, or equal to it. An equal
+  bound cuts only after the search itself has found a choice of that worth. The bound is the worth
+  of the places chosen so far, plus the sum over the best open places, as many as are still to be
+  chosen. An open place counts with what it adds to the chosen places, plus half of its best pairs
+  with other open places;
+* a swap exists that exchanges the new place for a lower one and moves no chosen place. Every choice
+  with that lower place was tried before, or was cut.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,9 +42,10 @@ class Search:
             worth: the worth of choices.
             n: how many places to choose, including those of `must`; no more than there are.
             must: mask of the places that are in every choice.
-            lower: for each place the supports of the swaps that move it to a lower one.
+            lower: for each place, the masks of the places that move in a swap that exchanges it for
+                a lower place.
             limit: maximum number of branches; None for no limit.
-            stop: called at each branch; if it returns True the search ends as at the limit.
+            stop: called at each branch; if it returns True, the search ends as at the limit.
         """
         self._pair = worth.pair
         self._worth = worth
@@ -59,8 +67,9 @@ class Search:
     def run(self) -> tuple[int, bool]:
         """Return the mask of the chosen places, and whether no choice is better.
 
-        If the search was stopped, the choice is at least as good as a greedy choice from any first
-        place, and no exchange of one place for another improves it.
+        If the search was stopped, or reached the limit, a better choice may exist. The result is
+        then at least as good as the greedy choice from any first place, and no exchange of one
+        place for another improves it.
         """
         start = self._worth.of(list(bits(self._must)))
         gains = self._beside(self._must)
@@ -85,9 +94,9 @@ class Search:
         Args:
             position: position in the order.
             chosen: mask of the places chosen so far.
-            value: their worth.
+            value: worth of the chosen places.
             gains: from `position` on, what each place adds to the worth.
-            count: how many to choose; 0 only if there was nothing to choose from the start.
+            count: how many places to choose; 0 only if there was nothing to choose from the start.
         """
         if count == 0:
             self._take(chosen, value)
@@ -141,7 +150,7 @@ class Search:
         return sums
 
     def _guess(self, gains: list[int]) -> int:
-        """Return a good choice: greedy from each place, then improved by exchanges."""
+        """Return a good choice: the best greedy one of all first places, improved by exchanges."""
         greedy = [self._greedy(first, gains) for first in self._order if self._open]
         if not greedy:
             return self._must

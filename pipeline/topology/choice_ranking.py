@@ -8,12 +8,13 @@ A choice is a set of N cards of the candidates. It is better than another one if
 3. the link score of the remaining candidates is higher;
 4. it has the lowest card that is not in both.
 
-For a single card, 1 is always 0, and 2 takes the card from the closest group with the fewest
-remaining candidates, because taking it costs one pair for each other candidate in its group.
+For a single card, criterion 1 is always 0, and criterion 2 takes the card from the closest group
+with the fewest remaining candidates, because each other candidate in its group is one pair less.
 
-1 to 3 are sums over pairs, so that one number for each pair and one for each card contain all of
-them. If each pair among the remaining cards has weight r, the remaining pairs weigh (all pairs) -
-(the pairs of each chosen card) + (the pairs between chosen cards, which were subtracted twice).
+Criteria 1 to 3 are sums over pairs, so that one number for each pair and one for each card contain
+all of them: the *worth*. If each pair among the remaining cards has weight r, the remaining pairs
+weigh (all pairs) - (the pairs of each chosen card) + (the pairs between chosen cards, which were
+subtracted twice).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,15 +47,15 @@ def link_score(link: Link) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """The worth of choices among some cards. A place is the position of a card among them.
+    """The worth of choices among some cards. A *place* is the position of a card among them.
 
     The worth of a choice is the sum of `pair` over its pairs plus the sum of `card` over its cards.
-    A greater worth is better by rules 1 to 3.
+    Of two choices, the one with the greater worth is better by criteria 1 to 3 of this module.
 
     Attributes:
         cards: bit numbers in the topology, ascending.
-        pair: for each two places, symmetric; 0 on the diagonal.
-        card: for each place.
+        pair: what two chosen places add to the worth; symmetric, 0 on the diagonal.
+        card: what each chosen place adds to the worth.
     """
 
     cards: tuple[int, ...]

@@ -1,6 +1,6 @@
 """Topology and availability as a JSON document, for HTTP endpoints, commands and annotations.
 
-Masks are hexadecimal texts, because many JSON readers keep only 53 bits of a number.
+A mask is a hexadecimal text, because many JSON readers keep only 53 bits of a number.
 """
 
 import re
@@ -112,11 +112,11 @@ def mask_of_text(text: object) -> int:
 def restored(content: object) -> tuple[Topology, int]:
     """Return the topology of a document and the mask of its free GPUs; 0 if it does not list them.
 
-    A document does not contain the bridges above the GPUs and contradictory answers of the driver.
+    A document contains neither the bridges above the GPUs nor contradictory answers of the driver.
     Anyone may have written the document. For any content this takes some milliseconds at most.
 
     Raises:
-        ValueError: it is not such a document, or has another version, or too many GPUs.
+        ValueError: the content is no topology document, or has another version, or too many GPUs.
     """
     if not isinstance(content, dict) or content.get("version") != VERSION:
         raise ValueError(f"not a topology document of version {VERSION}")
@@ -129,11 +129,15 @@ def restored(content: object) -> tuple[Topology, int]:
         nvlinks = _rows(content["pairs"]["nvlinks"], count)
         joined = _joined(content["nvlink"], count)
         free = mask_of_text(content.get("free", "0"))
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except KeyError as error:
+        raise ValueError(f"not a topology document: the key {error} is missing") from None
+    except (IndexError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"not a topology document: {str(error)[:_LONGEST]!r}") from None
     numbers = [n for row in ([c.links for c in cards], *nvlinks) for n in row if n is not None]
     if not all(0 <= number <= _MOST_LINKS for number in numbers):
-        raise ValueError(f"not a topology document: NVLinks are not 0 to {_MOST_LINKS}")
+        raise ValueError(
+            f"not a topology document: a number of NVLinks is not from 0 to {_MOST_LINKS}"
+        )
     if not _closed(levels, count):
         raise ValueError("not a topology document: its levels contradict each other")
     pairs = []
@@ -145,7 +149,7 @@ def restored(content: object) -> tuple[Topology, int]:
             pairs.append(TopologyPair(cards[i].uuid, card.uuid, level, links, reachable))
     topology = build(TopologyRead(cards, tuple(pairs)))
     if topology.cards != cards or len({card.uuid for card in cards}) != count:
-        raise ValueError("not a topology document: its GPUs are not sorted or not unique")
+        raise ValueError("not a topology document: its GPUs are not sorted, or a uuid occurs twice")
     if free & ~topology.mask:
         raise ValueError(f"not a topology document: free: {free:x} has bits without a GPU")
     return topology, free
@@ -179,7 +183,7 @@ def _joined(groups: object, count: int) -> list[int]:
 
 
 def _closed(levels: Sequence[Sequence[Level]], count: int) -> bool:
-    """Whether the levels are transitive: GPUs near a third one are near each other."""
+    """Whether the levels are transitive: GPUs that are near a third GPU are near each other."""
     for level in LEVELS:
         near = [1 << i for i in range(count)]
         for i, row in enumerate(levels):
@@ -210,5 +214,5 @@ def _card(gpu: Any) -> TopologyCard:
     if not all(isinstance(text, str) and len(text) <= _LONGEST for text in texts):
         raise TypeError(f"uuid, pci or cluster is not a text of up to {_LONGEST} characters")
     if not all(number is None or type(number) is int for number in numbers):
-        raise TypeError("a number of a GPU is not an integer")
+        raise TypeError("index, numa, links, clique or memory of a GPU is not an integer")
     return card

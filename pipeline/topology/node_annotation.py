@@ -1,6 +1,6 @@
 """The annotation of a Node with its topology: writing and reading its value.
 
-The value is the topology document with its age, because availability is useless without it.
+The value is the topology document with its time: availability without a time is useless.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Published:
         free: mask of the GPUs without any holder; None where that is unknown.
         part: mask of the GPUs that are held in part.
         at: the time of the content, in Unix seconds.
-        refresh: seconds after which it is written again, changed or not.
+        refresh: seconds after which the annotation is written again, changed or not.
     """
 
     topology: Topology
@@ -44,8 +44,8 @@ class Published:
     def stale(self, now: float) -> bool:
         """Whether the annotation is out of date, at a Unix time.
 
-        It was not refreshed for too long, or its time is in the future. In that case a clock is
-        wrong, that of the writer or that of the reader, and its age is unknown.
+        It is out of date if it was not refreshed for too long, or if its time is in the future. In
+        that case the clock of the writer or of the reader is wrong, and the age is unknown.
         """
         return not -self.refresh <= now - self.at <= _MISSED * self.refresh
 
@@ -63,7 +63,7 @@ def annotation(
         topology: the topology of the node.
         availability: which GPUs are free; None where that is unknown.
         at: the time of the content, in Unix seconds.
-        refresh: seconds after which it will be written again.
+        refresh: seconds after which the annotation will be written again.
     """
     content = document(topology, availability)
     return orjson.dumps(content | {"at": round(at, 3), "refresh": refresh}).decode()
@@ -73,10 +73,12 @@ def published(text: str) -> Published:
     """Return the content of an annotation.
 
     Raises:
-        ValueError: it is not such a document, or has another version, or is too long.
+        ValueError: the text is no topology document, or has another version, or is too long.
     """
     if len(text) > LONGEST:
-        raise ValueError(f"not a topology document: {len(text)} characters are too many")
+        raise ValueError(
+            f"not a topology document: {len(text)} characters, at most {LONGEST} are allowed"
+        )
     try:
         content = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -88,8 +90,10 @@ def published(text: str) -> Published:
             content["refresh"],
             mask_of_text(content.get("part", "0")),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"not a topology document: {error!r}") from None
+    except KeyError as error:
+        raise ValueError(f"not a topology document: the key {error} is missing") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"not a topology document: part: {error}") from None
     if not all(type(number) in (int, float) and isfinite(number) for number in (at, refresh)):
         raise ValueError("not a topology document: at or refresh is not a number of seconds")
     if refresh <= 0:

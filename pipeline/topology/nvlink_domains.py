@@ -10,8 +10,8 @@ from pipeline.model.topology_tree import Domain, DomainKind
 def usable(pair: TopologyPair) -> int | None:
     """Return how many NVLinks two GPUs can use between them; None if unknown.
 
-    Links that the driver counts but does not let peers use do not count. This happens for a GPU in
-    MIG mode, and while the fabric manager is down.
+    Links that the driver counts but does not let peers use do not count. Such links exist on a GPU
+    in MIG mode, and while the fabric manager is down.
     """
     return 0 if pair.reachable is False else pair.nvlinks
 

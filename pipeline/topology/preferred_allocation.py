@@ -22,10 +22,10 @@ class RequestError(Exception):
 
 
 def count_of(text: str) -> int:
-    """Return a number of GPUs.
+    """Return the number of GPUs that a text states.
 
     Raises:
-        RequestError: the text is not such a number.
+        RequestError: the text is no integer from 1 to 9999.
     """
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
     if number < 1:
@@ -69,12 +69,12 @@ def choose_gpus(
     Args:
         topology: the topology of the node.
         availability: which GPUs are free; None where that is unknown.
-        n: how many.
+        n: number of GPUs to choose, including those of `must`.
         must: GPUs that must be chosen, by index or uuid, separated by commas.
-        candidates: GPUs to choose from, likewise; None for all free GPUs, or for all GPUs if the
-            availability is unknown because no source reports the holders. If such a source exists
-            and the availability is still unknown, the caller must not call this function: see
-            `pipeline.component.holder_sources.availability_unknown_reason`.
+        candidates: GPUs to choose from, in the same form; None for all free GPUs, or for all GPUs
+            if the availability is unknown because no source reports the holders. If such a source
+            exists and the availability is still unknown, the caller must not call this function:
+            see `pipeline.component.holder_sources.availability_unknown_reason`.
 
     Returns:
         `n`; `among`, which is `candidates`, `free` or `all`; the chosen GPUs as `gpus`, each with
@@ -89,13 +89,13 @@ def choose_gpus(
         raise RequestError(f"n={n}: this node has {len(topology.cards)} GPUs")
     needed = mask_named(topology, must)
     if needed.bit_count() > n:
-        raise RequestError(f"n={n}: must names {needed.bit_count()} GPUs")
+        raise RequestError(f"n={n}: must names {needed.bit_count()} GPUs, which is more")
     warning = ""
     if candidates is not None:
         among, pool = "candidates", mask_named(topology, candidates)
         if not pool:
             raise RequestError(
-                "candidates lists no GPU; leave it out to choose among the free ones"
+                "candidates lists no GPU; leave candidates out to choose among the free GPUs"
             )
     elif availability is not None:
         among, pool = "free", availability.free

@@ -14,7 +14,7 @@ from pipeline.topology.choice_ranking import link_score, worth
 from pipeline.topology.symmetry import swaps
 
 ALWAYS_EXACT: Final = 16
-"""Up to this number of candidates a choice is exact, however long it takes."""
+"""Up to this number of candidates the search has no limit on branches."""
 
 STEPS: Final = 5_000
 """Limit on the branches of a search among more candidates."""
@@ -25,13 +25,13 @@ class Choice:
     """The chosen GPUs.
 
     Attributes:
-        mask: by bit numbers in the topology.
-        cards: the same, in the topology's order.
+        mask: mask of the GPUs, by bit numbers in the topology.
+        cards: the GPUs, in the topology's order.
         score: the sum of the scores of their pairs; 0 for a single GPU.
-        why: for people: why it is the best.
-        exact: no other choice is better. False only among more than `ALWAYS_EXACT` candidates, if
-            the search ended after `STEPS` branches, or was stopped. Then it is the best choice that
-            was found.
+        why: a text for people that says why this choice is the best.
+        exact: whether no other choice is better. It may be False among more than `ALWAYS_EXACT`
+            candidates, if the search ended after `STEPS` branches, and if the search was stopped.
+            Then this is the best choice that was found.
     """
 
     mask: int
@@ -55,13 +55,14 @@ def best(
     Args:
         topology: the topology of the node.
         candidates: mask of the GPUs to choose from, such as `Availability.free`.
-        n: how many, at least 1.
+        n: number of GPUs to choose, including those of `must`; at least 1.
         must: mask of GPUs that must be chosen, whether they are candidates or not.
         score_of: returns the score of a pair.
-        stop: called repeatedly; when it returns True, the choice is the best one found so far.
+        stop: called at each branch of the search; if it returns True, the search ends and the
+            choice is the best one found so far.
 
     Returns:
-        None if there are fewer candidates than `n`, or if `must` has more GPUs.
+        None if there are fewer candidates than `n`, or if `must` has more GPUs than `n`.
 
     Raises:
         ValueError: `n` is less than 1, or a mask has bits that belong to no card.
@@ -129,7 +130,7 @@ def _symbol(link: Link) -> str:
 
 
 def _least_left(topology: Topology, mask: int, among: int) -> str:
-    """Return from which group the card is taken: the closest one with the fewest left."""
+    """Return the group that the single card is taken from: the closest one that it has."""
     groups = [("NVLink group", domain.mask) for domain in topology.domains]
     groups += [
         (f"{SYMBOLS[level]} group", node.mask)

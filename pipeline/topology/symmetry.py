@@ -1,15 +1,15 @@
-"""Symmetries: swaps of cards that do not change the worth. Of two equal choices one is enough."""
+"""Swaps: exchanges of cards that do not change any worth. Of two equal choices one is enough."""
 
 from pipeline.model.topology_tree import Group, Topology
 from pipeline.topology.choice_ranking import Worth
 
 
 def swaps(topology: Topology, worth: Worth, must: int) -> list[list[int]]:
-    """Return for each place the supports of the swaps that move it to a lower place.
+    """Return the swaps that exchange each place for a lower one, as masks of the places that move.
 
-    The support of a swap is the mask of the places that move. This finds swaps of cards, of
+    A place is the position of a card among the candidates. This finds swaps of cards, of
     neighbouring nodes of the tree and of NVLink groups, each reduced to the candidates; there may
-    be others. Swaps that move a place of the mask `must` are excluded.
+    be other swaps. Swaps that move a place of the mask `must` are excluded.
     """
     place = {card: n for n, card in enumerate(worth.cards)}
     found: list[list[int]] = [[] for _ in worth.cards]
@@ -38,7 +38,7 @@ def swaps(topology: Topology, worth: Worth, must: int) -> list[list[int]]:
 
 
 def _changes_nothing(one: tuple[int, ...], other: tuple[int, ...], worth: Worth) -> bool:
-    """Whether two blocks can be swapped without a change of worth."""
+    """Whether two blocks can be exchanged without a change of any worth."""
     if len(one) != len(other):
         return False
     if any(worth.card[i] != worth.card[j] for i, j in zip(one, other, strict=True)):

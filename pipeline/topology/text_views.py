@@ -40,7 +40,7 @@ def matrix(topology: Topology, *, legend: bool = True) -> str:
 def symbol(topology: Topology, i: int, j: int) -> str:
     """Return the cell of the matrix for two different GPUs, by their bit numbers.
 
-    It is the driver's report on this pair; the tree may have the pair closer.
+    The cell shows the driver's report on this pair; in the tree the pair may be closer.
     """
     key = (i, j) if i < j else (j, i)
     nvlinks = topology.links[key].nvlinks
@@ -155,7 +155,7 @@ def _edges(node: Node) -> list[str]:
 
 
 def _below(node: Node) -> list[Node | int]:
-    """Return the nodes below a node, and the numbers of the cards that have none of their own."""
+    """Return what is below a node: nodes of several GPUs, and single GPUs as bit numbers."""
     single = [n.mask.bit_length() - 1 if n.mask.bit_count() == 1 else n for n in node.branches]
     return single or list(bits(node.mask))
 

@@ -14,13 +14,14 @@ def build(read: TopologyRead, previous: Topology | None = None) -> Topology:
     """Build the topology of a node.
 
     At each level the cards are divided into classes of "at this level, or closer", closed
-    transitively. So each card is in exactly one node of every level, whatever the driver reports. A
-    pair without an answer joins its cards only at SYSTEM. A pair that is reported twice counts as
-    the closer one. Pairs with an unknown card are ignored.
+    transitively. So each card is in exactly one node of every level, whatever the driver reports.
+    Two cards without an answer for their pair are joined only at SYSTEM, unless other pairs join
+    them. A pair that is reported twice counts as the closer one. Pairs with an unknown card are
+    ignored.
 
     Args:
         read: the driver's report.
-        previous: returned unchanged if it was built from the same report, in any order.
+        previous: an earlier topology. It is returned if a new one would be the same.
     """
     by_index = sorted(
         read.cards, key=lambda card: (_FAR if card.index is None else card.index, card.uuid)
@@ -62,7 +63,7 @@ def build(read: TopologyRead, previous: Topology | None = None) -> Topology:
 def _answers(
     cards: tuple[TopologyCard, ...], pairs: Iterable[TopologyPair]
 ) -> tuple[dict[tuple[int, int], TopologyPair], dict[tuple[int, int], Level]]:
-    """Return the answers by bit numbers, and the more distant level of pairs with two answers."""
+    """Return the answers by bit numbers, and the farther level of each pair with two levels."""
     number = {card.uuid: place for place, card in enumerate(cards)}
     answers: dict[tuple[int, int], TopologyPair] = {}
     second_levels: dict[tuple[int, int], Level] = {}

@@ -92,13 +92,13 @@ def test_an_annotation_is_stale_after_three_missed_refreshes_or_from_the_future(
         (written(at=True), "at or refresh is not a number of seconds"),
         (written(refresh=0), "refresh is not above 0"),
         (written(at=1).replace('"at": 1', '"at": 1e999'), "not"),
-        (" " * 200_000 + written(), "characters are too many"),
+        (" " * 200_000 + written(), "characters, at most 131072 are allowed"),
         (written(refresh=None), "at or refresh is not a number of seconds"),
         (written(part="100"), "part: 100 has bits without a GPU"),
         (written(part="-1"), "hexadecimal"),
         (written(part=3), "not a topology document"),
         (written(free="x"), "not a topology document"),
-        (json.dumps({k: v for k, v in json.loads(written()).items() if k != "at"}), "'at'"),
+        (json.dumps({k: v for k, v in json.loads(written()).items() if k != "at"}), "the key 'at' is missing"),
     ],
 )
 def test_invalid_annotations_are_refused(text: str, expected: str) -> None:

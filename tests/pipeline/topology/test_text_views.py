@@ -276,6 +276,14 @@ def test_invalid_documents_are_refused(content: object) -> None:
         restored(content)
 
 
+@pytest.mark.parametrize("key", ["gpus", "pairs", "nvlink"])
+def test_a_missing_key_is_named(key: str) -> None:
+    content = {name: value for name, value in VALID.items() if name != key}
+    expected = f"not a topology document: the key '{key}' is missing"
+    with pytest.raises(ValueError, match=f"^{expected}$"):
+        restored(content)
+
+
 def document_of(count: int, levels: Callable[[int, int], int], links: int) -> dict[str, Any]:
     cells = [(i, range(i + 1, count)) for i in range(count - 1)]
     return {
