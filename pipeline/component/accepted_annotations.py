@@ -50,7 +50,7 @@ class AcceptedAnnotations:
     """The accepted annotations of each pod, with the devices that each annotation names.
 
     Attributes:
-        gpus: the node's GPUs by minor number; None until all sources have reported.
+        gpus: the GPUs that are present, by minor number; None while a source has not reported.
     """
 
     gpus: Mapping[int, Gpu] | None = None
@@ -59,29 +59,30 @@ class AcceptedAnnotations:
         self._annotations: dict[str, dict[_PodKey, _DevicesByAnnotation]] = {}
 
     def replace(self, source: str, pods: Iterable[Pod]) -> None:
-        """Replace all pods of a source."""
+        """Replace the accepted annotations of all pods that a source reported."""
         self._annotations[source] = {key: _devices(pod) for pod in pods for key in _keys(pod)}
 
     def put(self, source: str, pod: Pod) -> None:
-        """Add or update a pod of a source."""
+        """Set the accepted annotations of one pod that a source reported."""
         known = self._annotations.setdefault(source, {})
         for key in _keys(pod):
             known[key] = _devices(pod)
 
     def drop(self, source: str, pod: Pod) -> None:
-        """Remove a pod of a source."""
+        """Forget the accepted annotations of one pod that a source reported."""
         for key in _keys(pod):
             self._annotations.get(source, {}).pop(key, None)
 
     def devices(self, uid: str, annotation: str) -> frozenset[RawDeviceId] | None:
-        """Return the devices that a pod's annotation names, if the annotation was accepted.
+        """Return the devices that a pod's annotation names.
 
         Args:
             uid: the pod's UID; for a static pod, the UID that the kubelet uses.
             annotation: the annotation's key.
 
         Returns:
-            An empty set if the annotation was not accepted; None if no source has reported the pod.
+            The devices; an empty set if the annotation was not accepted; None if no source has
+            reported the pod.
         """
         for pods in list(self._annotations.values()):
             # Anyone who can create a pod can name any UID as that of its static pod, so the pod
@@ -93,7 +94,7 @@ class AcceptedAnnotations:
 
 
 def by_minor(known: Iterable[Attribution], plugin_managed: Collection[str]) -> dict[int, Gpu]:
-    """Return the GPUs that are present, by minor number.
+    """Return the GPUs that are present and have a known minor number, by minor number.
 
     Args:
         known: the attributions of all devices.

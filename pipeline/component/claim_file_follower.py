@@ -1,4 +1,4 @@
-"""Follows a file of claims: emits on each change, confirms in between, never withdraws claims."""
+"""Follows a file of claims: emits claims that change, and confirms claims that stay equal."""
 
 import asyncio
 from contextlib import ExitStack
@@ -30,18 +30,18 @@ async def follow(
     absent: str = "",
     follow_hints: bool = False,
 ) -> None:
-    """Emit a file's claims on every change and confirm them in between, until cancelled.
+    """Emit a file's claims when they change, and confirm them at each `interval`, until cancelled.
 
-    A fault of the file does not end this: the last valid claims stay, unconfirmed, until they are
-    older than `max_age`.
+    If the file becomes missing or invalid, emit `SourceLost` and continue to check it. The last
+    valid claims then stay valid without confirmation until they are older than `max_age`.
 
     Args:
         ctx: the source's context.
         options: the file, and how to follow it.
         read: converts the content of the whole file to claims; runs in a thread.
-        absent: how to fix a missing file; added to the message.
-        follow_hints: also check the file and confirm the claims immediately when the join hints
-            that another source's claims have changed something.
+        absent: how to fix a missing file; podgpu adds it to the message.
+        follow_hints: whether to check the file and confirm the claims immediately after a hint
+            of the join about claims of another source.
     """
     with Watcher(options.path) as watcher, ExitStack() as stack:
         reader = ClaimFileReader(options.path, options.max_size, read, watcher, absent)
@@ -75,10 +75,10 @@ async def _take_hints(ctx: SourceContext, watcher: Watcher, report: "_Reporter")
 
 
 class _Reporter:
-    """Turns outcomes of reads into events, and into one log message per change of state.
+    """Turns results of reads into events, and logs each change of state once.
 
     Attributes:
-        confirm_now: the join has asked for a confirmation.
+        confirm_now: whether to confirm the claims at the next read, because of a hint of the join.
     """
 
     def __init__(self, ctx: SourceContext, options: ClaimFileOptions) -> None:
@@ -97,7 +97,7 @@ class _Reporter:
 
         Args:
             outcome: the result of the read.
-            changed: the file was read because it may have changed.
+            changed: whether the file was read because it may have changed.
         """
         now = self._ctx.clock.now().mono_ns
         if isinstance(outcome, FileFault):
@@ -117,7 +117,7 @@ class _Reporter:
             self._due_ns = now + self._options.interval.ns
             await self._ctx.emit(event)
         if recovered:
-            self._ctx.log.info("%s: can be read again", self._options.path)
+            self._ctx.log.info("%s is readable and valid again", self._options.path)
         if listed.problems != self._problems:
             for problem in listed.problems:
                 if problem not in self._problems:

@@ -10,7 +10,7 @@ from config.value_types import ByteSize, Duration
 
 
 class ClaimFileOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The file, and how it is followed; each source has its own path."""
+    """The file of claims, and how podgpu follows it; each source has a different default path."""
 
     path: Path
     max_age: Annotated[

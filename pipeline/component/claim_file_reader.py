@@ -1,4 +1,4 @@
-"""Reads a file of claims once: sets watches, reads the bytes, parses claims."""
+"""Reads a file of claims: sets watches, reads the bytes, parses the claims."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from pipeline.model.plugin_ids import reuse_unchanged
 
 @dataclass(frozen=True, slots=True)
 class FileClaims:
-    """The valid content of a file.
+    """The valid claims of a file.
 
     Attributes:
         claims: all valid claims.
-        problems: the first few problems of entries that were skipped.
+        problems: descriptions of the first few invalid entries, which are skipped.
     """
 
     claims: tuple[Claim, ...]
@@ -27,7 +27,7 @@ class FileClaims:
 
 @dataclass(frozen=True, slots=True)
 class FileFault:
-    """The file cannot be used."""
+    """Why the whole file cannot be used, as text for users."""
 
     text: str
 
@@ -39,14 +39,16 @@ Read: TypeAlias = Callable[[bytes], FileClaims]
 
 
 class ClaimFileReader:
-    """Reads the file repeatedly, and returns the same object while the claims are equal.
+    """Reads the file at each call of `read`, unless the file has not changed.
+
+    The tuple `claims` of the result is the same object while the claims are equal.
 
     Args:
         path: the file.
-        max_size: a larger file is not read.
+        max_size: maximum size; a larger file is not used.
         read: converts the content to claims.
-        watcher: armed before each read, so that no change is missed.
-        absent: how to fix a missing file; added to the message.
+        watcher: sets its watches before each read, so that no change is missed.
+        absent: how to fix a missing file; podgpu adds it to the message.
     """
 
     def __init__(
@@ -63,10 +65,11 @@ class ClaimFileReader:
         self._listed = FileClaims(())
 
     def read(self, changed: bool) -> Outcome:
-        """Return the file's current claims, or the fault. It blocks: call it in a thread.
+        """Return the file's current claims, or why it cannot be used. Blocks: use a thread.
 
         Args:
-            changed: the file may have changed. Otherwise it is read only if its stamp differs.
+            changed: whether the file may have changed. If not, it is read only if its stamp
+                differs, or was found by only one read so far.
         """
         self._watcher.arm()
         # Two writes within one tick of the filesystem's clock have the same stamp. A stamp is only

@@ -1,7 +1,7 @@
 """Permission to run code that the configuration names: libraries, and programs of kubeconfigs.
 
-Without this, anyone who can write the configuration could run any code as podgpu. Only options of
-the command line permit it, because an option in the file could be set by the same person.
+Without this, anyone who can write the configuration could run any code as podgpu. Only the command
+line gives permission, because the same person could set an option in the configuration.
 """
 
 from collections.abc import Iterator
@@ -27,16 +27,16 @@ FIX: Final = (
 )
 
 GIVE_BOTH: Final = "give podgpu doctor the same option"
-"""For findings of `podgpu doctor`, which does not run such code by default either."""
+"""The fix in findings of `podgpu doctor`, which also runs such code only with these options."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Code that the command line permits.
+    """Code that the command line allows.
 
     Attributes:
-        everything: any code that the configuration names.
-        libraries: files that podgpu may load.
+        everything: whether all code that the configuration names may run.
+        libraries: paths of the libraries that podgpu may load.
     """
 
     everything: bool = False
@@ -48,16 +48,16 @@ class Allowed:
 
 
 NOTHING: Final = Allowed()
-"""The default: no code is permitted."""
+"""The default: no code is allowed."""
 
 
 def names_kubeconfig(config: Config) -> bool:
-    """Return whether the configuration names a kubeconfig, so that `plugins` has to read files."""
+    """Return whether the configuration names a kubeconfig; then `plugins` has to read files."""
     return any(kind == "kubeconfig" for _, kind, _ in _leading(config))
 
 
 def libraries(config: Config, allowed: Allowed) -> list[Problem]:
-    """Return a problem for each library that the configuration names without permission."""
+    """Return a problem for each configured library that the command line does not allow."""
     return [
         Problem(
             place,
@@ -70,11 +70,11 @@ def libraries(config: Config, allowed: Allowed) -> list[Problem]:
 
 
 def plugins(config: Config, allowed: Allowed) -> list[Problem]:
-    """Return a problem for each program that a kubeconfig names without permission. Blocking.
+    """Return a problem for each option whose kubeconfig names a program that is not allowed.
 
-    A kubeconfig that is missing or unreadable has no problem here; the component that uses it
-    reports that. `pipeline.kube.credentials` enforces the permission, because the file may
-    change after this check.
+    It reads the kubeconfigs: call it in a thread. A kubeconfig that is missing or unreadable has no
+    problem here; the component that uses it reports that. `pipeline.kube.credentials` checks the
+    permission again, because the file may change after this check.
     """
     if allowed.everything:
         return []
@@ -86,12 +86,12 @@ def plugins(config: Config, allowed: Allowed) -> list[Problem]:
 
 
 def refused(config: Config, allowed: Allowed) -> list[Problem]:
-    """Return a problem for all code that the configuration names without permission. Blocking."""
+    """Return the problems of `libraries` and of `plugins`. Call it in a thread."""
     return libraries(config, allowed) + plugins(config, allowed)
 
 
 def _leading(config: Config) -> Iterator[tuple[str, str, Path]]:
-    """Yield the path, the kind and the value of each option that leads to code."""
+    """Yield place, kind (`library` or `kubeconfig`) and path of each option that leads to code."""
     yield from _of(config.counters, "counters")
     yield from _of(config.http, "http")
     for role, components in (("sources", config.sources), ("sinks", config.sinks)):
@@ -112,7 +112,7 @@ def _of(options: msgspec.Struct, place: str) -> Iterator[tuple[str, str, Path]]:
 
 
 def _plugin(path: Path) -> str:
-    """Return `:LINE: TEXT` if the kubeconfig's current user names a program; otherwise ""."""
+    """Return `:LINE: TEXT` if the kubeconfig's current user names a program; empty if not."""
     try:
         root, _ = compose(read(path).decode("utf-8", "replace"))
     except ConfigError:

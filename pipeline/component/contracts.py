@@ -61,12 +61,12 @@ class KubeApi(Protocol):
     def watch(
         self, path: str, query: Mapping[str, str], *, silence: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Open a stream of lines, each a JSON document; it ends when the server closes it.
+        """Open a stream of lines, each a JSON document. It ends when the server closes it.
 
         Args:
             path: path of the resource.
             query: parameters; the caller sets `watch=true`.
-            silence: seconds without data after which the connection counts as dead.
+            silence: seconds without data after which the connection is closed with an error.
 
         Raises:
             ApiError: on entry, the server refused the request or could not be reached; in the
@@ -75,17 +75,17 @@ class KubeApi(Protocol):
 
 
 class ComponentContext(Protocol):
-    """What the runtime provides to a component, and owns; members are created on first use.
+    """What the runtime provides to a component. The runtime creates and releases all of it.
 
     Attributes:
         name: the component's name in the configuration.
         node: the node's name in the cluster.
         clock: the source of all times.
-        plan: the configured fields; a source reads no others.
+        plan: the fields to read and to export.
         log: a logger named after the component.
         meter: records podgpu's own metrics, with the label `source` or `sink`.
-        restart_state: kept when the component restarts or a reload changes its options; dropped
-            when the component is removed from the configuration.
+        restart_state: state that is kept when the component restarts or a reload changes its
+            options; dropped when the component is removed or gets another kind.
     """
 
     name: str
@@ -112,7 +112,7 @@ class SourceContext(ComponentContext, Protocol):
     """What the runtime provides to a source.
 
     Attributes:
-        accepted: annotations of pods that sources with access to the pods' requests accepted.
+        accepted: scheduler annotations that other sources accepted, and the GPUs of the node.
     """
 
     accepted: AcceptedAnnotations
@@ -123,25 +123,28 @@ class SourceContext(ComponentContext, Protocol):
     async def relay(self, envelope: Envelope) -> None:
         """Send another source's event to the join, under that source's name and kind.
 
-        Only for `replay`: under its own name, the precedence of the sources would change.
+        Only `replay` uses this. If a source of that name runs here, the name gets a suffix.
         """
 
     def hints(self) -> AsyncIterator[Hint]:
-        """Iterate over the join's hints; pending hints are merged into one."""
+        """Iterate over the join's hints. Hints that wait to be taken are merged into one."""
 
 
 class Source(Protocol):
     """A component that observes the node and emits events.
 
-    The same object runs again after a `TransientError`, so that its counters continue.
+    After an error the runtime calls `run` of the same object again, so that its counters continue.
     """
 
     async def run(self, ctx: SourceContext) -> None:
-        """Acquire resources, then observe and emit until cancelled. Returns if no more data comes.
+        """Acquire resources, then observe and emit until cancelled. Return if no more data comes.
+
+        All resources must be released when `run` ends.
 
         Raises:
-            TransientError: the runtime runs the source again later. It must release all resources.
-            PermanentError: the configuration cannot work.
+            TransientError: it does not work now; the runtime calls `run` again later.
+            PermanentError: the configuration cannot work. If podgpu has just started, it exits;
+                otherwise the runtime calls `run` again later.
         """
 
 
@@ -150,9 +153,10 @@ class HttpRequest:
     """A request to a mounted path. Header names are lower case.
 
     Attributes:
-        body: the request's body; empty if the mount takes no body.
-        repeated: names of parameters that occur more than once; `query` has one of their values.
-        source: the client's network: its IPv4 address, or the /64 of its IPv6 address.
+        body: the request's body; empty if the mount reads no body.
+        repeated: names of query parameters that occur more than once; `query` has one value of
+            each.
+        source: the client's IPv4 address, or the /64 network of its IPv6 address.
     """
 
     method: str
@@ -184,15 +188,15 @@ class HttpResponse:
 HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 Refusal: TypeAlias = Literal["too_long", "encoded", "busy", "unfinished"]
-"""Why a request's body is refused: it is too long; it has a content encoding; too many bodies are
-in memory; it did not arrive completely."""
+"""Why a request's body is refused: it is too long; it has a content encoding; podgpu holds too many
+bodies; it did not arrive completely."""
 
 READ_ONLY: Final = ("GET", "HEAD")
 """The methods of a read-only path."""
 
 
 class HttpMounts(Protocol):
-    """The paths of one component on a listener that it shares with others."""
+    """The paths that one component serves on a shared listener."""
 
     @property
     def port(self) -> int:
@@ -208,17 +212,17 @@ class HttpMounts(Protocol):
         body_bytes: int = 0,
         refused: Callable[[Refusal], None] = lambda _: None,
     ) -> None:
-        """Serve a path until the context ends.
+        """Serve a path until the component's use of the listener ends.
 
         Args:
             path: starts with `/`.
             handler: returns the response.
-            title: shown on the page at `/`.
+            title: the page's title in the index at `/`; empty: not in the index.
             methods: the allowed methods; others get status 405.
-            body_bytes: the longest allowed body; a longer one gets status 413. 0 for a path that
-                reads no body.
-            refused: called for each request that is refused because of its body, without the
-                handler.
+            body_bytes: maximum length of a request's body; a longer one gets status 413. 0 for a
+                path that reads no body.
+            refused: called instead of the handler for each request that is refused because of its
+                body.
         """
 
 
@@ -226,7 +230,7 @@ class SinkContext(ComponentContext, Protocol):
     """What the runtime provides to a sink."""
 
     def latest(self) -> Snapshot | None:
-        """Return the newest snapshot, or None before the first, for use before the next arrives."""
+        """Return the newest snapshot, or None before the first."""
 
     def telemetry(self) -> list[FamilyPoints]:
         """Return the current values of podgpu's own metrics, in a fixed order."""
@@ -252,15 +256,15 @@ class SinkInbox(Protocol):
 class Sink(Protocol):
     """A component that receives snapshots and passes them on.
 
-    `async with` acquires resources and releases them. After a `TransientError` the runtime exits
-    the sink and enters it again.
+    `async with` acquires resources and releases them. After an error of `run`, the runtime exits
+    the sink, and enters it again later.
     """
 
     async def __aenter__(self) -> Self:
         """Acquire resources.
 
         Raises:
-            PermanentError: the configuration cannot work; at the first start, podgpu exits.
+            PermanentError: the configuration cannot work; when podgpu starts, it exits.
             TransientError: it does not work now; the runtime enters the sink again later.
         """
 
@@ -279,15 +283,16 @@ class Sink(Protocol):
 
 @runtime_checkable
 class UsageHistory(Protocol):
-    """A sink that stores usage and can read it. The runtime calls it only while it is entered."""
+    """A sink that stores usage and can read it. The runtime calls it only after `__aenter__`."""
 
     async def stored_usage(self) -> TotalsRestored | None:
         """Return the usage accounts of podgpu's previous run; None if there are none.
 
-        Called once at start, before the first source starts. Takes bounded time.
+        Called at most once, before the first source starts. Takes bounded time.
 
         Raises:
-            TransientError: they cannot be read now; usage counters start at zero.
+            TransientError: the accounts cannot be read now. Usage counters start at zero, unless
+                another sink has the accounts.
         """
 
     async def window(self, start_ns: int, end_ns: int) -> UsageWindow:
@@ -298,7 +303,7 @@ class UsageHistory(Protocol):
             end_ns: end of the range, in nanoseconds of Unix time.
 
         Raises:
-            TransientError: it cannot be read now.
+            TransientError: the usage cannot be read now.
         """
 
 
@@ -306,8 +311,8 @@ class Delivery(Enum):
     """How a sink receives snapshots."""
 
     LATEST = "latest"
-    """For sinks that show the current state: a newer snapshot replaces one that still waits."""
+    """For sinks that show the current state: a newer snapshot replaces one in the queue."""
 
     QUEUE = "queue"
-    """For sinks that record history: a bounded queue that drops the oldest snapshot when full, and
-    counts its readings."""
+    """For sinks that record history: a bounded queue. When it is full, its oldest snapshot is
+    dropped, and the readings of that snapshot are counted."""

@@ -1,4 +1,4 @@
-"""Checks of `podgpu doctor`, and findings: their results. Only a check makes findings."""
+"""Checks of `podgpu doctor`, and findings, which are their results. Only checks create findings."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ class Verdict(Enum):
 
     OK = "ok"
     WARNING = "warning"
-    """podgpu works, but something is missing or degraded."""
+    """podgpu works, but a part of it is missing or degraded."""
 
     FAILURE = "failure"
-    """Something that is configured does not work."""
+    """A part of podgpu that is configured does not work."""
 
     SKIPPED = "skipped"
     """The result is unknown, or the check is not needed."""
@@ -50,8 +50,8 @@ class Check:
     """A check. `docs/troubleshooting.md` has a row for each: what it examines, problems and fixes.
 
     Attributes:
-        id: stable; scripts and runbooks refer to it.
-        possible_verdicts: the bad verdicts that it can give: warning, failure, both or none.
+        id: id of the check. It is stable, because scripts and runbooks refer to it.
+        possible_verdicts: the bad verdicts of the check: warning, failure, both or none.
     """
 
     id: str
@@ -75,7 +75,9 @@ class Check:
 
     def _finding(self, verdict: Verdict, subject: str, observed: str, fix: str = "") -> Finding:
         if verdict in BOTH and not (fix and verdict in self.possible_verdicts):
-            raise ValueError(f"{self.id}: {verdict.value} needs a fix, and must be possible")
+            raise ValueError(
+                f"{self.id}: a {verdict.value} needs a fix, and possible_verdicts must contain it"
+            )
         # Error texts start with the subject, which the finding already has.
         return Finding(self.id, verdict, subject, observed.removeprefix(f"{subject}: "), fix)
 
@@ -88,19 +90,19 @@ NONE: Final = frozenset[Verdict]()
 
 
 def exit_status(findings: Iterable[Finding]) -> int:
-    """Return the exit status: 0 without problems, 1 for warnings, 2 for failures."""
+    """Return the exit status: 2 if there is a failure, else 1 if there is a warning, else 0."""
     return max((_STATUS.get(finding.verdict, 0) for finding in findings), default=0)
 
 
 def count_by_verdict(findings: Iterable[Finding]) -> dict[Verdict, int]:
-    """Return the number of findings per verdict, worst first, without zeros."""
+    """Return the number of findings of each verdict that occurs, the worst verdict first."""
     found = Counter(finding.verdict for finding in findings)
     order = (Verdict.FAILURE, Verdict.WARNING, Verdict.OK, Verdict.SKIPPED)
     return {verdict: found[verdict] for verdict in order if found[verdict]}
 
 
 def span(seconds: float) -> str:
-    """Return a duration as text, such as `3 min`."""
+    """Return a duration as text, such as `3 min`: the largest unit that fits in at least twice."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds // size:.0f} {unit}"

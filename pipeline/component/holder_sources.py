@@ -13,7 +13,7 @@ def _kinds(*holders: Holders) -> frozenset[str]:
 
 
 LISTING_KINDS: Final = _kinds("all")
-"""Kinds of source that list all holders. One of them is needed to know which GPUs are free."""
+"""Kinds of source that list all holders. Without one, it is unknown which GPUs are free."""
 
 _REPORTING_KINDS: Final = _kinds("some", "all")
 _MAY_LIST: Final = _kinds("all", "relayed")
@@ -29,7 +29,8 @@ def availability_unknown_reason(snapshot: Snapshot) -> str:
     """Return why it is unknown which GPUs are free, and how to fix it.
 
     Returns:
-        An empty text if it is known, or if no configured source reports holders.
+        An empty text if it is known, if there is no topology, or if no configured source reports
+        holders.
     """
     if snapshot.topology is None or snapshot.availability is not None:
         return ""
@@ -52,13 +53,13 @@ def availability_unknown_reason(snapshot: Snapshot) -> str:
     unresolved = [raw.text for state in snapshot.sources.values() for raw in state.unresolved]
     named = ", ".join(repr(shortened(text)) for text in unresolved[:_SHOWN])
     return (
-        "a container holds GPUs under ids that match no GPU of this node, so it is unknown which "
-        f"GPUs are free: {named}; see podgpu_unresolved_device_ids_total"
+        "a container holds GPUs under ids that match no GPU of this node, so podgpu does not know "
+        f"which GPUs are free: {named}; see podgpu_unresolved_device_ids_total"
     )
 
 
 def topology_down_reason(snapshot: Snapshot) -> str:
-    """Return that the source of the topology is down, and why; an empty text if it is up."""
+    """Return that the source of the topology is down, and why; empty if the source is up."""
     if snapshot.topology is None or snapshot.topology_is_current:
         return ""
     state = snapshot.sources.get(snapshot.topology_source)

@@ -28,20 +28,21 @@ class Kind:
 
     Attributes:
         summary: one line for `podgpu kinds`.
-        options: dotted path `module:Class` of its `msgspec.Struct`. That module imports no
-            third-party library but msgspec, so that `check` and `schema` start quickly.
-        factory: dotted path of the component. A source is called with its options, a sink with its
-            options and its context.
+        options: dotted path `module:Class` of the options, a `msgspec.Struct`. That module imports
+            no third-party library but msgspec, so that `check` and `schema` start quickly.
+        factory: dotted path of the component's class. For a source, it is called with the options;
+            for a sink, with the options and the sink's context.
         delivery: how a sink receives snapshots.
-        uses_plan: it reads its context's plan, and restarts if the plan changes.
-        doctor: dotted path of its checks for `podgpu doctor`; empty if there are none. Called with
-            the options and a `pipeline.diagnostics.context.DoctorContext`; in a thread, unless it
-            is a coroutine function. Returns a finding or a list of findings.
-        families: podgpu's own metrics that only components of this kind, or a few kinds, have.
-        timeout_fix: what to do if `doctor` does not finish; empty for the general advice.
+        uses_plan: whether the component reads its context's plan; it restarts if the plan changes.
+        doctor: dotted path of the function that makes the checks of `podgpu doctor`; empty if there
+            are none. It is called with the options and a
+            `pipeline.diagnostics.context.DoctorContext`; in a thread, unless it is a coroutine
+            function. It returns a finding or a list of findings.
+        families: podgpu's own metrics that only components of this kind, or of a few kinds, have.
+        timeout_fix: what to do if the checks do not finish; empty for the general advice.
         holders: which holders a source reports. Which GPUs are free is only known if a source
             reports all.
-        resolves: what a source reports that the join waits for. `devices`: it enumerates devices.
+        resolves: what the join waits for from a source. `devices`: the source enumerates devices.
             `names`: it reports the names of devices; ids that match no device count as unresolved
             only after that. `claims`: it reports the kubelet's allocations; schedulers'
             annotations are valid only after that.

@@ -1,4 +1,4 @@
-"""Decides when holders are known well enough to write them down for other programs."""
+"""Decides when podgpu knows all holders, so that sinks may write them for other programs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from pipeline.base.clock import Clock
 from pipeline.model import Instant, Snapshot, SourceState
 
 _MAX_WAIT: Final = 15.0
-"""Seconds to wait for a source that has not reported."""
+"""Seconds to wait for the first report of a source."""
 
 
 @dataclass(slots=True)
@@ -16,10 +16,10 @@ class _AwaitedSource:
     """A source that can report a holder.
 
     Attributes:
-        kind: the source's kind.
-        since: when the wait for it started.
-        has_reported: it has reported something, or failed.
-        settled: the wait for it is over.
+        kind: kind of the source.
+        since: when the wait for the source started.
+        has_reported: whether the source has emitted an event, or was lost.
+        settled: whether the wait for the source is over.
     """
 
     kind: str
@@ -28,15 +28,15 @@ class _AwaitedSource:
     settled: bool = False
 
     def is_another(self, state: SourceState) -> bool:
-        """Return whether a different source has taken its name."""
+        """Return whether a reload has replaced this source by another one of the same name."""
         return self.kind != state.kind or (self.has_reported and not state.has_reported)
 
 
 class HolderCompleteness:
-    """Waits, for a limited time, until all sources that can report holders have reported.
+    """Waits until all sources that can report holders are up, for at most 15 s for each source.
 
-    A result written earlier would call a GPU free only because a source has not reported yet.
-    Sources that a reload adds or replaces are waited for, too.
+    A result that is written earlier would show a GPU as free only because a source has not reported
+    yet. This includes sources that a reload adds or replaces.
 
     Args:
         clock: the component's clock.
@@ -50,11 +50,11 @@ class HolderCompleteness:
         self._sources: Mapping[str, _AwaitedSource] | None = None
 
     def begin(self) -> None:
-        """Start to wait, if this has not been called before."""
+        """Start the time to wait. Later calls have no effect."""
         self._began = self._began or self._clock.now()
 
     def is_complete(self, snapshot: Snapshot) -> bool:
-        """Return whether the wait is over for all sources of this snapshot."""
+        """Update the sources from a snapshot; return whether the wait is over for all of them."""
         now = self._clock.now()
         before = self._sources or {}
         since = now if self._sources is not None else self._began or now
@@ -76,7 +76,7 @@ class HolderCompleteness:
 
     @property
     def has_timed_out(self) -> bool:
-        """Whether the time to wait since `begin` is over, whether or not sources have reported."""
+        """Whether 15 s have passed since `begin`, whether or not sources have reported."""
         return self._rest(self._began or self._clock.now()) <= 0
 
     def seconds_left(self) -> float:

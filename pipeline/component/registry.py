@@ -57,14 +57,14 @@ KINDS: Final[dict[tuple[Role, str], Kind]] = {
 OWN_FAMILIES: Final = tuple(
     dict.fromkeys((*FAMILIES, *(each for kind in KINDS.values() for each in kind.families)))
 )
-"""podgpu's own metrics, in the order of the page."""
+"""All of podgpu's own metrics, in the order in which they are exported."""
 
 
 class RegisteredKinds:
-    """The registry in the form that `config` needs: names of kinds, and their options."""
+    """The registry in the form that `config` needs: names of kinds, and classes of options."""
 
     def names(self, role: str) -> Sequence[str]:
-        """Return the kinds of a role (`source` or `sink`), in the order of the table."""
+        """Return the names of all kinds of a role (`source` or `sink`)."""
         return [kind for known_role, kind in KINDS if known_role == role]
 
     def options(self, role: str, kind: str) -> type[msgspec.Struct]:
@@ -76,10 +76,13 @@ class RegisteredKinds:
         return cast("type[msgspec.Struct]", load(KINDS[cast("Role", role), kind].options))
 
     def allowed_values(self, noun: str) -> Sequence[str]:
-        """Return all names of fields and of groups of fields.
+        """Return the values that an option with names of fields may have.
 
         Args:
             noun: what the option names; only "field or group" is supported.
+
+        Returns:
+            All names of fields and of groups of fields.
 
         Raises:
             KeyError: another noun.

@@ -6,7 +6,7 @@ T = TypeVar("T")
 
 
 def kept(restart_state: dict[str, object], kind: type[T]) -> T:
-    """Return the state of this class that an earlier run left, or create and keep it."""
+    """Return the object of class `kind` that an earlier run kept; if there is none, create it."""
     found = restart_state.get(kind.__qualname__)
     if not isinstance(found, kind):
         found = restart_state[kind.__qualname__] = kind()

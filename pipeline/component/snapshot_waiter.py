@@ -10,8 +10,7 @@ from pipeline.model import Snapshot
 class Arrivals:
     """Waits for the next snapshot, for a limited time.
 
-    A context manager: enter it in the task that waits; leaving it ends the wait and the use of the
-    inbox.
+    A context manager: enter it in the task that waits. After its exit, the inbox cannot be used.
 
     Args:
         inbox: the sink's inbox.
@@ -19,9 +18,9 @@ class Arrivals:
 
     Attributes:
         latest: the newest snapshot. It stays when the inbox has ended.
-        closing: done once the inbox is closed for new snapshots, though one may still be queued:
-            little time is left. If the inbox is closed on entry, it is done from the beginning.
-        ended: the inbox is closed and empty: the sink has to flush and return.
+        closing: a future that is done once the inbox accepts no new snapshots. The sink then has
+            little time left. A snapshot may still be queued.
+        ended: whether the inbox is closed and empty. The sink then has to flush and return.
     """
 
     closing: asyncio.Future[None]

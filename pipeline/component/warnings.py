@@ -14,7 +14,7 @@ def warn(ctx: ComponentContext, text: str, *values: object, is_new: bool = True)
         ctx: the component's context.
         text: the message; with values, a format as `logging` takes it.
         values: values for the format.
-        is_new: log at level warning; otherwise at level debug, because it was logged before.
+        is_new: whether to log at level warning; if not, log at level debug.
     """
     ctx.log.log(logging.WARNING if is_new else logging.DEBUG, text, *values)
     message = text % values if values else text

@@ -1,6 +1,7 @@
 """Limits the rate of XID errors that a source reports.
 
-A GPU can report thousands of one code a minute. The affected containers are known after the first.
+A GPU can report thousands of XID errors with the same number per minute. The affected containers
+are known after the first one.
 """
 
 from collections import deque
@@ -12,7 +13,7 @@ from pipeline.model import NS
 T = TypeVar("T")
 
 ERRORS_PER_SECOND: Final = 10
-"""Errors per device and code that are reported per second; also the largest burst."""
+"""Maximum number of XID errors per device and code that are reported per second, and in a burst."""
 
 _STEP_NS: Final = NS // ERRORS_PER_SECOND
 _REMEMBERED: Final = 1024
@@ -20,9 +21,10 @@ _MAX_PENDING: Final = 1024
 
 
 class PendingXids(Generic[T]):
-    """A bounded queue of XID errors to report; the caller counts errors that are not accepted.
+    """A queue of XID errors that wait to be emitted. Its length and their rate are limited.
 
-    It outlives its source, so that a later run reports the pending errors of an earlier one.
+    The caller counts the errors that are not accepted. The queue outlives a run of its source, so
+    that a later run reports the errors that an earlier run has left.
     """
 
     def __init__(self) -> None:
@@ -31,12 +33,12 @@ class PendingXids(Generic[T]):
         self._pending: deque[T] = deque()
 
     def admits(self, device: str, code: int, at_ns: int) -> bool:
-        """Count an error; return whether to report it.
+        """Return whether the rate limit allows this error; if it does, count the error.
 
         Args:
-            device: the device, as the source names it.
-            code: the XID error's number.
-            at_ns: when it happened, on the monotonic clock.
+            device: id of the device, as the source names it.
+            code: number of the XID error.
+            at_ns: when the error happened, on the monotonic clock.
         """
         key = device, code
         paid_ns = max(self._paid_ns.get(key, at_ns), at_ns)
@@ -45,16 +47,16 @@ class PendingXids(Generic[T]):
         return admitted
 
     def add(self, error: T, device: str, code: int, at_ns: int) -> bool:
-        """Add an error, unless too many have its device and code, or are pending.
+        """Add an error, unless its rate limit is exceeded or the queue is full.
 
         Args:
-            error: the error; other arguments as of `admits`.
-            device: its device.
-            code: its number.
-            at_ns: when it happened.
+            error: the error.
+            device: id of the device, as the source names it.
+            code: number of the XID error.
+            at_ns: when the error happened, on the monotonic clock.
 
         Returns:
-            Whether it was added.
+            Whether the error was added.
         """
         if not self.admits(device, code, at_ns) or len(self._pending) >= _MAX_PENDING:
             return False
@@ -63,10 +65,10 @@ class PendingXids(Generic[T]):
 
     @property
     def pending(self) -> tuple[T, ...]:
-        """The pending errors, in the order in which they were added."""
+        """The XID errors in the queue, in the order in which they were added."""
         return tuple(self._pending)
 
     def mark_reported(self, count: int) -> None:
-        """Remove the first errors of the queue: they were emitted."""
+        """Remove the first `count` errors from the queue, because they were emitted."""
         for _ in range(count):
             self._pending.popleft()

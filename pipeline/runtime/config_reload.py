@@ -1,4 +1,4 @@
-"""Configuration reload: watches the file, compares configurations, records whether reloads work."""
+"""Reload of the configuration: watch the file, compare configurations, record the results."""
 
 import asyncio
 import logging
@@ -13,7 +13,8 @@ from pipeline.component.registry import KINDS
 from pipeline.files.file_watch import Watcher
 
 _POLL = 10.0
-"""Seconds between checks of the file if no events arrive: network file systems, unusual mounts."""
+"""Seconds between reads of the file without any inotify event. On some network file systems and
+mounts, changes cause no event."""
 
 _SETTLE = 0.1
 """Seconds to wait after an event: an editor or an update of a ConfigMap causes several."""
@@ -23,42 +24,42 @@ Changed: TypeAlias = Literal["configuration", "counters"]
 
 
 class ReloadAttempts:
-    """Counts reloads, and records whether the last one of each kind succeeded."""
+    """Counts reloads. Its metric shows whether the last reloads of both files succeeded."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
         self._succeeded: dict[Changed, bool] = {}
 
     def count(self, what: Changed, result: str) -> None:
-        """Count a reload.
+        """Count a reload, and record its result.
 
         Args:
-            what: what changed.
+            what: the file that was reloaded.
             result: `done`, `refused` or `failed`.
         """
         self._telemetry.add("podgpu_config_reloads_total", 1, (("result", result),))
         self.note(what, taken=result == "done")
 
     def note(self, what: Changed, *, taken: bool) -> None:
-        """Record whether the last change is in use, without counting a reload."""
+        """Record whether the current content of the file is in use. Count no reload."""
         self._succeeded[what] = taken
         value = float(all(self._succeeded.values()))
         self._telemetry.set("podgpu_config_reload_last_successful", value, ())
 
     def note_unchanged(self, what: Changed) -> None:
-        """Record that the file equals what is in use: an earlier refusal no longer counts."""
+        """Record that the file's content is in use, so that an earlier failed reload is over."""
         if what in self._succeeded:
             self.note(what, taken=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Names of the components to stop, to start or to restart.
+    """Names of the components that a reload stops, starts or restarts.
 
     Attributes:
-        sinks: in the order of the new configuration; removed sinks are last.
-        sources: in the order of the new configuration; removed sources are last.
-        reordered: the order of the sources has changed.
+        sinks: names of sinks, in the order of the new configuration; removed sinks are last.
+        sources: names of sources, in the order of the new configuration; removed ones are last.
+        reordered: whether the set or the order of the sources has changed.
     """
 
     sinks: tuple[str, ...]
@@ -75,7 +76,7 @@ def changes(old: Config, new: Config, *, replanned: bool = False) -> Changes:
     Args:
         old: the current configuration.
         new: the new configuration.
-        replanned: the plan changes too, so that components that use it change.
+        replanned: whether the plan changes too, so that components that use it must restart.
     """
     renamed = old.node != new.node
 
@@ -92,7 +93,7 @@ def changes(old: Config, new: Config, *, replanned: bool = False) -> Changes:
 
 
 class FileWatch:
-    """Reports when a file's content changes, by any method of writing.
+    """Detects changes of a file's content, by inotify and by reading it every ten seconds.
 
     Attributes:
         path: the file.
@@ -106,14 +107,15 @@ class FileWatch:
         self._watcher = Watcher(path)
 
     def ask(self) -> None:
-        """Report the file as soon as possible, changed or not."""
+        """Request one more report of the file, even if its content has not changed."""
         self._asked = True
         self._watcher.wake()
 
     async def changed(self) -> AsyncIterator[bool]:
-        """Iterate over changes, without end; True for one that `ask` requested.
+        """Iterate without end; yield once per change, and once for a request by `ask`.
 
-        The first is immediate: the file may have changed since it was read at start.
+        The value is True for a request. The first value comes immediately if the file is readable,
+        because the file may have changed since it was read at start.
         """
         with self._watcher as watcher:
             while True:

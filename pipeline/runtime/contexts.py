@@ -22,17 +22,17 @@ from pipeline.model import NS, Envelope, Event, Instant, Snapshot
 from pipeline.runtime.publisher import Publisher
 
 _PULSE: Final = 0.5
-"""Seconds that the timer sleeps."""
+"""Duration of the timer, in seconds."""
 
 _TOLERATED_NS: Final = NS // 10
-"""How late the timer may be."""
+"""Lateness of the timer that does not count as a delay, in nanoseconds."""
 
 _KEPT_NS: Final = 10 * NS
-"""How long a delay counts: sources catch up in less time once the loop is free."""
+"""For how long a delay counts after its end. Sources catch up in less time."""
 
 
 class LoopDelay:
-    """Measures delays of the event loop by the lateness of a timer.
+    """Measures how long the event loop was busy, by the lateness of a timer.
 
     Args:
         clock: the runtime's clock.
@@ -44,7 +44,7 @@ class LoopDelay:
         self._delays: deque[tuple[int, int]] = deque()
 
     async def measure(self) -> None:
-        """Sleep for one interval of the timer, and record how late it was."""
+        """Run the timer once. If it ends late, record its whole duration as a delay."""
         self._timer_started = self._clock.now()
         await self._clock.sleep(_PULSE)
         now = self._clock.now()
@@ -53,10 +53,10 @@ class LoopDelay:
         self._timer_started = None
 
     def delay_ns(self, now: Instant) -> int:
-        """Return for how many nanoseconds the loop was busy in the last ten seconds.
+        """Return the sum of the delays that ended in the last ten seconds, in nanoseconds.
 
-        A delay that has not ended yet counts from its start, and can be longer. Sources had that
-        much less time to report.
+        A timer that is late but has not ended yet is included. Sources had that much less time to
+        report.
         """
         while self._delays and now.mono_ns - self._delays[0][0] > _KEPT_NS:
             self._delays.popleft()
@@ -75,7 +75,7 @@ class Inlet:
 
     Attributes:
         last: the time of the newest envelope.
-        lateness: how busy the event loop was.
+        lateness: measures the delays of the event loop.
     """
 
     def __init__(self, inbox: Channel[Envelope], clock: Clock) -> None:
@@ -90,7 +90,10 @@ class Inlet:
         await self.relay(Envelope(source, kind, 0, self._clock.now(), event))
 
     async def relay(self, envelope: Envelope) -> None:
-        """Put an envelope into the inbox, with a new number and the delay of the event loop."""
+        """Put an envelope into the inbox, with a new number and the event loop's delay.
+
+        Wait while the inbox is full. Discard the envelope if the inbox is closed.
+        """
         self._seq += 1
         self.last = envelope.at
         late_ns = self.lateness.delay_ns(self._clock.now())
@@ -103,15 +106,15 @@ class Inlet:
 
 @dataclass(slots=True)
 class Shared:
-    """Created by the runtime; used to run components.
+    """What all components share. The runtime creates it.
 
     Attributes:
-        group: contains all tasks of podgpu.
+        group: the task group of podgpu's tasks.
         kube: opens a shared session with an API server.
         http: opens a shared HTTP listener.
         collect: returns the current values of podgpu's own metrics.
         node: the node's name according to the current configuration.
-        restart_states: what components keep across restarts and reloads, by role, name and kind.
+        restart_states: what components keep when they restart, by role, name and kind.
     """
 
     clock: Clock
@@ -130,10 +133,10 @@ class Shared:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Start a task; its name is used in messages.
+        """Start a task. Messages use its name.
 
         Raises:
-            CancelledError: the group ends, because one of its tasks has failed.
+            CancelledError: the task group is ending, because one of its tasks has failed.
         """
         try:
             task = self.group.create_task(work, name=name)
@@ -146,14 +149,14 @@ class Shared:
         return task
 
     def cancel(self) -> None:
-        """Cancel every task that still runs."""
+        """Cancel all tasks that `spawn` started and that still run."""
         for task in self._tasks:
             task.cancel()
 
     async def wait(
         self, tasks: Iterable[asyncio.Task[None]], seconds: float
     ) -> list[asyncio.Task[None]]:
-        """Wait for tasks to end; log and return those that do not end in time."""
+        """Wait up to `seconds` for tasks to end; log and return those that still run."""
         waiting = list(tasks)
         if not waiting:
             return []
@@ -167,8 +170,8 @@ class RunningComponent:
     """Implements `SourceContext` and `SinkContext`.
 
     Attributes:
-        is_running: whether a source with this name runs.
-        has_emitted: the source has emitted or relayed an event.
+        is_running: returns whether a source with this name runs.
+        has_emitted: whether the source has emitted or relayed an event.
     """
 
     def __init__(
@@ -191,7 +194,7 @@ class RunningComponent:
         self._shared = shared
 
     def latest(self) -> Snapshot | None:
-        """Return the newest snapshot."""
+        """Return the newest snapshot, or None before the first."""
         return self._shared.publisher.latest
 
     async def emit(self, event: Event) -> None:
@@ -200,7 +203,7 @@ class RunningComponent:
         await self._shared.inlet.put(self.name, self.kind, event)
 
     async def relay(self, envelope: Envelope) -> None:
-        """Send another source's event to the join; if its name is in use here, add a suffix."""
+        """Send another source's event to the join; if a source of that name runs, add a suffix."""
         self.has_emitted = True
         name = envelope.source
         if self.is_running(name):

@@ -1,4 +1,4 @@
-"""The daemon's process: signals, reload of the configuration file, exit status."""
+"""The main function of the daemon: signals, reload of the configuration file, exit status."""
 
 import asyncio
 import logging
@@ -18,14 +18,16 @@ from pipeline.runtime.runtime import Runtime
 from pipeline.runtime.signals import stop_on_signals
 
 EXIT_CONFIG = 2
-"""Exit status for errors that only a changed configuration can fix."""
+"""Exit status after an error that only another configuration can fix."""
 
 
 async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None = None) -> int:
-    """Run until SIGTERM or SIGINT; reload the file at `path` when it changes, or at SIGHUP.
+    """Run until SIGTERM, SIGINT or `stop`; reload files when they change.
+
+    SIGHUP reloads the file at `path` and the counters list, changed or not.
 
     Returns:
-        The exit status: 0 after a signal, 2 if the configuration cannot work.
+        The exit status: 0 after a normal stop, 2 if the configuration cannot work.
     """
     stop = stop or asyncio.Event()
     log = logging.getLogger(ROOT)
@@ -55,7 +57,7 @@ async def run(runtime: Runtime, path: Path | None, *, stop: asyncio.Event | None
 
 
 def texts(found: BaseExceptionGroup[BaseException]) -> list[str]:
-    """Return the texts of all errors of a group and its nested groups."""
+    """Return the texts of all errors of a group and of its nested groups."""
     messages: list[str] = []
     for error in found.exceptions:
         messages += texts(error) if isinstance(error, BaseExceptionGroup) else [str(error)]
@@ -69,12 +71,12 @@ async def _reload_on_change(runtime: Runtime, watch: FileWatch | None) -> None:
 
 
 async def reload(runtime: Runtime, path: Path, *, asked: bool = False) -> bool:
-    """Read the file and use it if it is valid; return whether the file's content is in use.
+    """Read the file, and use it if it is valid; return whether the file's content is in use.
 
     Args:
-        runtime: what to reload.
+        runtime: the running podgpu.
         path: the file.
-        asked: requested by a user: log a message even if nothing has changed.
+        asked: whether a user requested the reload; then log a message even if nothing has changed.
 
     Raises:
         CancelledError: podgpu stops.
@@ -84,7 +86,8 @@ async def reload(runtime: Runtime, path: Path, *, asked: bool = False) -> bool:
         config: Config = await asyncio.to_thread(load, path, RegisteredKinds(), env=os.environ)
     except ConfigError as error:
         log.error(
-            "configuration not reloaded; podgpu keeps running with the previous one:\n%s", error
+            "configuration not reloaded; podgpu continues with the previous configuration:\n%s",
+            error,
         )
         runtime.attempts.count("configuration", "refused")
         return False

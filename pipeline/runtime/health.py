@@ -13,10 +13,10 @@ from pipeline.model import Envelope, Snapshot, SourceState
 from pipeline.runtime.publisher import Publisher
 
 _HEARTBEAT_LIMIT = 10.0
-"""Seconds without a heartbeat after which the event loop or the join counts as stuck."""
+"""Seconds without a processed event after which podgpu is unhealthy."""
 
 _READY_LIMIT = 15.0
-"""Seconds after start for which sources without a report delay readiness."""
+"""Seconds after the start of podgpu until which it waits for sources that have not reported."""
 
 
 class Status:
@@ -32,18 +32,18 @@ class Status:
         self._started = clock.now()
 
     def healthy(self) -> tuple[bool, str]:
-        """Return whether the event loop and the join work, with a line of text."""
+        """Return whether the event loop and the join work, and why not as a line of text."""
         beat = self._publisher.heartbeat or self._started
         age = beat.seconds_until(self._clock.now())
         if age > _HEARTBEAT_LIMIT:
-            return False, f"the main loop has not processed events for {age:.0f} s"
+            return False, f"podgpu has not processed any event for {age:.0f} s"
         return True, "ok"
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether there is something to show, with a line of text.
+        """Return whether podgpu has data to show, and why not as a line of text.
 
-        podgpu is ready once every source has reported, or after some time; and not while all
-        sources that have devices are down.
+        podgpu is ready if there is a snapshot, and each source has reported or 15 s have passed
+        since the start. It is not ready while all sources that enumerate devices are down.
         """
         if self._publisher.latest is None:
             return False, "no snapshot yet"
@@ -98,7 +98,7 @@ class Status:
 def _gpu_points(snapshot: Snapshot | None) -> list[Point]:
     """Count the physical GPUs; return no points before a source has enumerated devices.
 
-    How many are present is only known if the plan has `gpu_up`.
+    How many of them respond is only known if the plan has `gpu_up`.
     """
     if snapshot is None or all(s.devices is None for s in snapshot.sources.values()):
         return []

@@ -1,4 +1,4 @@
-"""podgpu's HTTP server: its listeners, TLS and passwords, as the configuration's section `http`."""
+"""podgpu's HTTP server: listeners, TLS and passwords, according to the configuration's `http`."""
 
 import logging
 import socket
@@ -20,11 +20,11 @@ _LOG = logging.getLogger(f"{ROOT}.http")
 
 
 class HttpService:
-    """Opens HTTP listeners and applies changes of the section `http`. Owned by the runtime.
+    """Opens HTTP listeners, and applies changes of the section `http`. The runtime owns it.
 
     Args:
         listeners: the listeners and what they share; also an attribute.
-        web_setting: name of the setting for the web configuration file, for messages.
+        web_setting: name of the option with the web configuration file, for messages.
     """
 
     def __init__(self, listeners: ListenerRegistry, web_setting: str = "http.web_config") -> None:
@@ -34,22 +34,22 @@ class HttpService:
         self._lease = AsyncExitStack()
 
     async def enter(self, http: Http) -> None:
-        """Read the web configuration file, and listen on the address of `http.listen`, if set.
+        """Read the web configuration file, and listen on the address `http.listen`, if set.
 
         Raises:
-            PermanentError: one of them does not work.
+            PermanentError: the file is unusable, or podgpu cannot listen on the address.
         """
         async with self.changed(http):
             pass
 
     @asynccontextmanager
     async def changed(self, http: Http) -> AsyncIterator[None]:
-        """Apply a changed section `http`; paths that are unmounted meanwhile stay served.
+        """Apply a changed section `http`. Paths that components release meanwhile stay served.
 
-        An error inside the context restores the previous state.
+        An error in the body restores the previous section.
 
         Raises:
-            PermanentError: the section cannot work.
+            PermanentError: the file is unusable, or podgpu cannot listen on the address.
         """
         before, known = self._http, self.listeners.access
         with self.listeners.keep_served():
@@ -69,7 +69,7 @@ class HttpService:
                     try:
                         await self._listen(before.listen)
                     except ComponentError as error:
-                        _LOG.error("http.listen: %s", error)
+                        _LOG.error("cannot listen on the previous http.listen again: %s", error)
                 raise
             self._http = http
             if known is not None and known is not access:
@@ -87,12 +87,12 @@ class HttpService:
             await self._lease.enter_async_context(self.listeners.listen(address))
 
     def rename(self, node: str) -> None:
-        """Change the node's name on the page at `/`."""
+        """Use a new node name on the page at `/` and as an allowed host name."""
         self.listeners.node = node
         self._admit(self.listeners.access, self._http)
 
     async def leave(self) -> None:
-        """Release all resources, in bounded time."""
+        """Stop to listen on `http.listen`, and release all resources, in bounded time."""
         await self._lease.aclose()
         access, self.listeners.access = self.listeners.access, None
         if access is not None:

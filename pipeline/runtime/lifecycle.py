@@ -1,4 +1,4 @@
-"""Orders the phases of a running podgpu: start, reloads one at a time, stop."""
+"""The phases of a running podgpu: start, changes (one at a time), stop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -23,9 +23,9 @@ class Lifecycle:
 
     @asynccontextmanager
     async def change(self) -> AsyncIterator[None]:
-        """Make a change in the body, after the start and after earlier changes.
+        """Make a change in the body, after podgpu's start and after earlier changes.
 
-        The task that waits here, or is in the body, is cancelled when podgpu stops.
+        The calling task is cancelled when podgpu stops, while it waits or is in the body.
 
         Raises:
             CancelledError: podgpu stops.
@@ -42,7 +42,7 @@ class Lifecycle:
             self._changes.discard(task)
 
     def close(self) -> set[asyncio.Task[Any]]:
-        """Allow no more changes, and cancel those that wait or run.
+        """Allow no more changes, and cancel the tasks that wait for a change or make one.
 
         Returns:
             The cancelled tasks.
@@ -54,7 +54,7 @@ class Lifecycle:
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None], *, seconds: float) -> bool:
-    """Run work, but cancel it when podgpu has to stop.
+    """Run work. Cancel it when podgpu has to stop.
 
     Args:
         stop: set when podgpu has to stop.
@@ -62,7 +62,7 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None], *, second
         seconds: how long cancelled work may take to end.
 
     Returns:
-        Whether the work is done.
+        Whether the work has completed.
     """
     working = asyncio.ensure_future(work)
     working.add_done_callback(lambda done: done.cancelled() or done.exception())

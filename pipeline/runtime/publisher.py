@@ -26,18 +26,19 @@ from pipeline.model import (
 Tap = Callable[[Envelope], None]
 
 _BATCH: Final = 128
-"""The largest number of queued events that are combined into one snapshot."""
+"""Maximum number of queued events that are combined into one snapshot."""
 
 _MAX_LISTED: Final = 10
-"""The largest number of unresolved ids that are logged one by one per change of claims."""
+"""Maximum number of unresolved ids, or of GPU pairs, that are logged one by one at a time."""
 
 _REMEMBERED: Final = 10_000
-"""The largest number of ids and of GPU pairs that are kept, so that each is logged only once."""
+"""Maximum number of subjects for each kind of message that are kept, so that each subject is logged
+only once. Further subjects are not logged."""
 
 
 _OVERRULED: Final = (
-    "device %s: pod %s also claims it, but %s holds it: its evidence is stronger, or it started "
-    "later; see podgpu_attribution_conflicts"
+    "device %s: pod %s also claims it, but %s holds it; the holder's evidence is stronger, or the "
+    "holder started later; see podgpu_attribution_conflicts"
 )
 _UNDECIDED: Final = (
     "device %s: the claim of pod %s contradicts that of another pod, and no evidence decides; "
@@ -46,19 +47,20 @@ _UNDECIDED: Final = (
 
 
 class Publisher:
-    """Feeds the join and passes its snapshots on.
+    """Feeds the join, and passes its snapshots to the sinks.
 
-    Consecutive changes of claims, pods and devices are combined into one snapshot. `SamplesTaken`
-    is a barrier on both sides: changes before it are published first, so that a sink that records
-    history does not assign a reading to a later holder. `ProcessesSampled` is published together
-    with the changes before it, and before later ones, so that the end of a pod does not hide its
-    last usage. Snapshots contain ended holdings and XID errors for minutes, so that no sink misses
-    one because of combined changes.
+    It combines consecutive changes of claims, pods and devices into one snapshot. It publishes the
+    changes before a `SamplesTaken` separately, so that a sink that records history does not assign
+    a reading to a later holder. It publishes a `ProcessesSampled` together with the changes before
+    it, but without later ones, so that the end of a pod does not hide the pod's last usage.
+    Snapshots contain ended holdings and XID errors for minutes, so that no sink misses one.
 
     Attributes:
         heartbeat: the time of the last envelope that the join processed; None before the first.
-        latest: the newest snapshot.
+        latest: the newest snapshot; None before the first.
         accepted: accepted annotations and the GPUs that a scheduler may allocate, for sources.
+        outlets: the queue of snapshots of each sink, by name.
+        taps: called with each envelope before the join gets it.
     """
 
     def __init__(self, inbox: Channel[Envelope], hints: HintBoard, log: logging.Logger) -> None:
@@ -125,7 +127,7 @@ class Publisher:
                 outlet.offer(snapshot)
 
     def _log_new_unresolved(self, snapshot: Snapshot) -> None:
-        """Log ids that match no device, each once, at the first snapshot that contains them."""
+        """Log each unresolved id at the first snapshot that contains it."""
         before = self._unresolved
         # The join keeps the same tuple while it does not change.
         for source, state in snapshot.sources.items():
@@ -156,12 +158,12 @@ class Publisher:
             )
         if len(self._logged["ids"]) >= _REMEMBERED:
             self._log.warning(
-                "further unmatched device ids are not logged; "
+                "further unresolved device ids are not logged; "
                 "podgpu_unresolved_device_ids_total counts them"
             )
 
     def _log_conflicts(self, snapshot: Snapshot) -> None:
-        """Log pods with conflicting claims, and access without a holding, each once."""
+        """Log conflicting claims and access: each pod or container once per device."""
         for uuid, known in snapshot.layout.attributions.items():
             if not (known.conflicting_pods or known.access):
                 continue
@@ -174,7 +176,7 @@ class Publisher:
                 self._log_once(
                     ("access", uuid, f"{ref.namespace}/{ref.pod}/{ref.container}"),
                     "device %s: container %s has access to it (environment variable, mount or "
-                    "adminAccess) but does not hold it; its usage is counted for this container; "
+                    "adminAccess) but does not hold it; podgpu counts its usage of the device; "
                     "see podgpu_device_access_info",
                     uuid,
                     line(f"{ref.namespace}/{ref.pod or ref.uid}/{ref.container}"),
@@ -185,29 +187,33 @@ class Publisher:
             self._log.warning(text, *values)
 
     def _unlogged(self, kind: str, keys: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-        """Return the keys that were not logged yet, while there is room to remember them."""
+        """Return the keys that were not logged yet, as many as can be remembered."""
         logged = self._logged[kind]
         new = [key for key in keys if key not in logged][: max(_REMEMBERED - len(logged), 0)]
         logged.update(new)
         return new
 
     def _log_unknown_devices(self, source: str) -> None:
-        """Log XID errors of unknown devices, each device once."""
+        """Log each unknown device with an XID error once."""
         devices = ((device_id,) for device_id in self.join.unknown_xid_devices)
         for (device_id,) in self._unlogged("xids", devices):
             self._log.warning(
                 "source %s reports an XID error on %r, which matches no device of this node; "
-                "such errors are not attributed to containers",
+                "podgpu does not attribute XID errors of this device to containers",
                 source,
                 device_id,
             )
 
     def _log_contradictions(self, snapshot: Snapshot) -> None:
-        """Log pairs of GPUs with contradictory topology levels, each pair once."""
+        """Log each pair of GPUs with contradictory topology levels once."""
         found = snapshot.topology.contradictions if snapshot.topology is not None else {}
         new = self._unlogged("pairs", found)
         for pair in new[:_MAX_LISTED]:
-            self._log.warning("contradictory topology levels: %s", found[pair])
+            self._log.warning(
+                "the topology levels of the driver contradict each other; podgpu uses the second "
+                "one: %s",
+                found[pair],
+            )
         if len(new) > _MAX_LISTED:
             self._log.warning(
                 "%d more pairs of GPUs have contradictory topology levels; "

@@ -1,4 +1,4 @@
-"""Starts, reloads and stops podgpu: starts sinks, then the join, then sources; stops in reverse."""
+"""Starts, reloads and stops podgpu: sinks start first, then the join, then sources."""
 
 import asyncio
 import logging
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
 _INBOX = 1024
 _SILENCE = 2.0
-"""Seconds without any event after which `ClockTicked` is sent, so that the join knows the time."""
+"""Seconds without any event after which `ClockTicked` is sent, so that the join gets the time."""
 
 _FILES = 3.0
-"""Seconds for the check of kubeconfigs: a file server may not respond."""
+"""Seconds for the check of kubeconfigs, because a file server may not respond."""
 
 _CANCEL = 1.0
 """Seconds that a cancelled start or reload has to end."""
@@ -65,13 +65,13 @@ class Runtime:
 
     Args:
         config: the configuration to run.
-        clock: the source of all times.
+        clock: the source of all times; None for the system's clock.
         taps: called with each envelope before the join gets it.
-        allowed: code that the configuration names and that may run.
+        allowed: code that may run if the configuration names it.
 
     Attributes:
         config: the current configuration.
-        attempts: counts and results of reloads.
+        attempts: counts reloads and records their results.
     """
 
     def __init__(
@@ -151,11 +151,11 @@ class Runtime:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set, then drain and return.
+        """Run until `stop` is set; then stop the components, and return.
 
         Raises:
-            PermanentError: a sink, a listener or the counters file cannot work with this
-                configuration.
+            PermanentError: a sink, a listener or the counters list cannot work with this
+                configuration, or the configuration names code that is not allowed.
             ExceptionGroup: a source cannot work (`PermanentError`), or there is a bug.
         """
         try:
@@ -200,7 +200,7 @@ class Runtime:
         await self._sinks.enter(self.config, node_name(self.config))
 
     async def _stop(self, joining: asyncio.Task[None], ticking: asyncio.Task[None]) -> None:
-        """Stop sources, the join and sinks in this order, within `shutdown_grace`."""
+        """Stop sources, then the join, then sinks. Sinks get what is left of `shutdown_grace`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + float(self.config.shutdown_grace)
         if changing := self._lifecycle.close():
@@ -220,25 +220,25 @@ class Runtime:
         self._shared.cancel()
 
     async def reload(self, config: Config) -> bool:
-        """Apply a changed configuration; unchanged components keep running.
+        """Apply a changed configuration. Components that have not changed keep running.
 
         Returns:
-            Whether it is in use. If a new sink cannot acquire its resources, the previous
-            configuration is restored.
+            Whether the new configuration is in use. If a sink, a listener, the counters list or
+            code that it names prevents that, log the reason and keep the previous configuration.
 
         Raises:
             CancelledError: podgpu stops.
         """
         async with self._lifecycle.change():
-            return await self._succeeds(self._reload(config))
+            return await self._succeeds("configuration", self._reload(config))
 
-    async def _succeeds(self, change: Coroutine[Any, Any, None]) -> bool:
-        """Make a change of the configuration, or log why it failed; return whether it is done."""
+    async def _succeeds(self, what: str, change: Coroutine[Any, Any, None]) -> bool:
+        """Make a change, and return True; if it fails, log the reason, and return False."""
         try:
             await change
         except ComponentError as error:
             self._shared.log.error(
-                "configuration not reloaded: %s; podgpu keeps running with the previous one", error
+                "%s not reloaded: %s; podgpu continues with the previous %s", what, error, what
             )
             return False
         return True
@@ -287,7 +287,7 @@ class Runtime:
         await self._sources.reload(difference, config)
 
     def reread(self) -> bool:
-        """Read the counters list again, changed or not; return whether one is configured."""
+        """Request that the counters list is read again; return False if none is configured."""
         return self._keeper.ask()
 
     def _make_keeper(self, config: Config) -> CountersFollower:
@@ -295,14 +295,14 @@ class Runtime:
         return CountersFollower(config.counters, self._connect, self._shared.log, count)
 
     def _keep(self, keeper: CountersFollower) -> None:
-        """Watch the list of this keeper, instead of the previous one."""
+        """Follow the counters list of this follower instead of the previous one."""
         if self._keeping is not None:
             self._keeping.cancel()
         self._keeper = keeper
         self._keeping = self._shared.spawn(keeper.follow(self._replan), "counters")
 
     async def _replan(self, plan: FieldPlan, asked: bool) -> None:
-        """Apply a changed plan; components that do not use it keep running."""
+        """Apply a changed plan. Components that do not use the plan keep running."""
         async with self._lifecycle.change():
             before = self._shared.plan
             if plan == before:
@@ -310,10 +310,11 @@ class Runtime:
                 if asked:
                     self._shared.log.info("counters list unchanged")
                 return
-            done = await self._succeeds(self._exchange(self.config, plan))
+            done = await self._succeeds("counters list", self._exchange(self.config, plan))
             self.attempts.count("counters", "done" if done else "failed")
             if done:
-                self._shared.log.info("counters reloaded: %s", describe_plan_change(before, plan))
+                changed = describe_plan_change(before, plan)
+                self._shared.log.info("counters list reloaded: %s", changed)
 
     def _connect(self, kubeconfig: Path | None) -> AbstractAsyncContextManager[KubeApi]:
         if self._sessions is None:
@@ -324,7 +325,7 @@ class Runtime:
         return self._sessions.session(kubeconfig)
 
     async def _tick(self) -> None:
-        """Send the time to the join when no source emits events."""
+        """Send `ClockTicked` after two seconds without any event; measure the loop's delays."""
         shared = self._shared
         while True:
             silent = shared.inlet.last.seconds_until(shared.clock.now())
@@ -341,7 +342,7 @@ async def _read_list(keeper: CountersFollower, text: str) -> FieldPlan | None:
 
 
 def describe_plan_change(before: FieldPlan, plan: FieldPlan) -> str:
-    """Return how many fields one plan adds to and removes from another, as text."""
+    """Return, as text, how many fields the new plan has, and how many were added and removed."""
     old, new = ({field.name for field in each.fields} for each in (before, plan))
     return f"{len(new)} fields: {len(new - old)} added, {len(old - new)} removed"
 

@@ -9,7 +9,7 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def stop_on_signals(stop: asyncio.Event, log: logging.Logger) -> None:
-    """Set `stop` on SIGTERM and SIGINT; call it in the running event loop."""
+    """Set `stop` on SIGTERM and SIGINT. Call this in the running event loop."""
 
     def handle(signum: signal.Signals) -> None:
         log.info("%s: stopping", signum.name)
@@ -20,10 +20,10 @@ def stop_on_signals(stop: asyncio.Event, log: logging.Logger) -> None:
 
 
 def ignore_signals() -> None:
-    """Ignore signals from now on, so that they cannot change the exit status.
+    """Ignore SIGTERM, SIGINT and SIGHUP, so that they cannot change the exit status.
 
-    Call it when everything has stopped. A loop that closes restores the default handlers, and a
-    second SIGTERM would kill the process while Python still cleans up.
+    Call this in the event loop when everything has stopped. A loop that closes restores the default
+    handlers, and a second SIGTERM would kill the process while Python still cleans up.
     """
     for signum in (*_ENDING, signal.SIGHUP):
         asyncio.get_running_loop().remove_signal_handler(signum)

@@ -1,4 +1,4 @@
-"""The set of running sinks: enters, starts, reloads and stops them."""
+"""The set of running sinks: starts, reloads and stops them."""
 
 import asyncio
 import logging
@@ -32,17 +32,19 @@ class _Running:
 
 
 class SinkSet:
-    """Runs sinks by name."""
+    """Runs the sinks, by name."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._running: dict[str, _Running] = {}
 
     async def enter(self, config: Config, node: str) -> None:
-        """Acquire the resources of all sinks, before any of them runs.
+        """Enter all sinks, so that they acquire their resources before any of them runs.
+
+        A sink with a transient error is entered again when it runs.
 
         Raises:
-            ComponentError: one of them cannot work; those before it were released.
+            PermanentError: a sink cannot work. Sinks that were entered before it are released.
         """
         try:
             for component in config.sinks.values():
@@ -62,15 +64,15 @@ class SinkSet:
             raise PermanentError(f"sinks.{sink.component.name}: {error}") from error
 
     def usage_histories(self) -> Mapping[str, UsageHistory]:
-        """Return the sinks that store usage, by name; only sinks that were entered or run."""
+        """Return the sinks that store usage, by name."""
         found = {name: running.runner.sink for name, running in self._running.items()}
         return {name: sink for name, sink in found.items() if isinstance(sink, UsageHistory)}
 
     async def stored_usage(self) -> tuple[str, str, TotalsRestored] | None:
-        """Read the usage accounts that a sink has stored in podgpu's previous run.
+        """Read the usage accounts that a sink stored in podgpu's previous run.
 
         Returns:
-            Name and kind of the first sink that has some, and the accounts.
+            Name and kind of the first sink that has accounts, and the accounts; None if none has.
         """
         for name, keeper in self.usage_histories().items():
             try:
@@ -79,7 +81,11 @@ class SinkSet:
             except (ComponentError, TimeoutError) as error:
                 why = str(error) or f"no response within {_RESTORE_SECONDS:g} s"
                 log = logging.getLogger(f"{ROOT}.sinks.{name}")
-                log.warning("could not restore usage totals: %s; usage counters start at zero", why)
+                log.warning(
+                    "could not read the stored usage accounts: %s; usage counters start at zero, "
+                    "unless another ledger has the accounts",
+                    why,
+                )
                 continue
             if restored is not None and restored.devices:
                 return name, self._running[name].component.kind, restored
@@ -91,12 +97,13 @@ class SinkSet:
             self._start(sink)
 
     async def reload(self, names: tuple[str, ...], old: Config, new: Config, node: str) -> None:
-        """Replace sinks: stop all changed ones before the first new one is entered.
+        """Stop removed and changed sinks, then enter and start the new ones.
 
-        So two sinks can swap a path or a file. Call it while HTTP paths are kept served.
+        All are stopped first, so that two sinks can exchange their files or paths. Call this while
+        HTTP paths are kept served.
 
         Raises:
-            ComponentError: a new sink cannot work; the old ones run again.
+            ComponentError: a new sink cannot work. The previous sinks run again.
         """
         stopped = [self._running.pop(name) for name in names if name in self._running]
         await self.stop(float(old.shutdown_grace), stopped)
@@ -158,7 +165,10 @@ class SinkSet:
         self._shared.publisher.outlets[name] = sink.runner.outlet
 
     async def stop(self, seconds: float, some: list[_Running] | None = None) -> None:
-        """Let all or some sinks flush and end; log and cancel those that do not end in time."""
+        """Let sinks flush and end, all or `some`; log and cancel those that do not end in time.
+
+        Snapshots that are left in a queue are counted as dropped.
+        """
         sinks = list(self._running.values()) if some is None else some
         for sink in sinks:
             self._shared.publisher.outlets.pop(sink.component.name, None)
@@ -175,7 +185,7 @@ class SinkSet:
 
 
 def _is_incompatible(before: Component | None, after: Component | None) -> bool:
-    """Return whether two sinks of the same name cannot share their counters."""
+    """Return whether metrics of the old sink cannot continue for the new sink of the same name."""
     if before is None or after is None:
         return False
     return before.kind != after.kind or sends(before.options) != sends(after.options)

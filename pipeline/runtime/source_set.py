@@ -11,10 +11,11 @@ from pipeline.runtime.contexts import RunningComponent, Shared
 from pipeline.runtime.supervision import supervise_source
 
 _STOP = 2.0
-"""Seconds that a source has to stop before podgpu logs it and continues."""
+"""Seconds that a source has to stop. After that, podgpu logs it and continues without waiting."""
 
 _HANDOVER = 10.0
-"""Longest time for which reports of a removed source stay valid until new sources have reported."""
+"""Maximum of seconds for which reports of a removed source stay valid, if the new sources have not
+reported."""
 
 _SETTLE = 1.0
 """Seconds between the first reports of the new sources and the removal of the old source: the first
@@ -28,7 +29,11 @@ class _Running:
 
 
 class SourceSet:
-    """Runs sources by name; their `restart_state` is kept across restarts and reloads."""
+    """Runs the sources, by name.
+
+    A source keeps its `restart_state` when it restarts after an error or a reload, until it is
+    removed or gets another kind.
+    """
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -40,8 +45,8 @@ class SourceSet:
 
         Args:
             component: the source's configuration.
-            order: its position in the configuration.
-            fatal: podgpu has just started: a `PermanentError` of the source ends podgpu.
+            order: position of the source in the configuration, from 0.
+            fatal: podgpu has just started: a `PermanentError` before the first event ends podgpu.
         """
         shared, name = self._shared, component.name
         await self._cancel_removal(component)
@@ -57,7 +62,11 @@ class SourceSet:
         await self._shared.inlet.put(component.name, component.kind, added)
 
     async def reload(self, difference: Changes, config: Config) -> None:
-        """Replace what has changed. Reports of removed sources stay valid until new ones report."""
+        """Stop removed and changed sources, and start new and changed ones.
+
+        Reports of a removed source stay valid until the started sources have reported, or for ten
+        seconds.
+        """
         stopped = [self._running.pop(n) for n in difference.sources if n in self._running]
         await self._end(stopped)
         removed: list[Component] = []
@@ -85,7 +94,7 @@ class SourceSet:
                 await self._remove(component)
 
     async def _hand_over(self, component: Component, successors: list[str]) -> None:
-        """Remove a source once its successors have reported, or after a timeout."""
+        """Remove a source after the started sources have reported, or after ten seconds."""
         clock = self._shared.clock
         start = clock.now()
         while start.seconds_until(clock.now()) < _HANDOVER:
@@ -98,7 +107,7 @@ class SourceSet:
         await self._remove(component)
 
     async def _cancel_removal(self, component: Component) -> None:
-        """Cancel the removal of an earlier source of the same name."""
+        """Cancel the delayed removal of an earlier source of the same name."""
         if (leaving := self._leaving.pop(component.name, None)) is not None:
             leaving.task.cancel()
             if leaving.component.kind != component.kind:
@@ -111,7 +120,7 @@ class SourceSet:
             self._shared.telemetry.forget(("source", component.name))
 
     async def stop(self) -> None:
-        """Stop all sources."""
+        """Stop all sources. Log those that do not end in time."""
         for leaving in self._leaving.values():
             leaving.task.cancel()
         await self._end(list(self._running.values()))

@@ -1,7 +1,7 @@
 """Runs one component, and restarts it after errors.
 
-A `TransientError` degrades the component: it is logged and counted, and the component is retried
-after a growing delay. Any unexpected exception ends the process, because a retry would hide a bug.
+After a `ComponentError`, podgpu logs and counts the error and runs the component again after a
+growing delay. Any other exception ends the process, because a retry would hide a bug.
 """
 
 import logging
@@ -15,17 +15,17 @@ from pipeline.model import Instant, Snapshot, SourceLost
 from pipeline.runtime.contexts import RunningComponent
 
 _SLOW_RETRY = 60.0
-"""Seconds between retries after errors that only a changed configuration can fix."""
+"""Minimum of seconds before a retry after an error that only another configuration can fix."""
 
 
 async def supervise_source(source: Source, ctx: RunningComponent, *, fatal: bool) -> None:
-    """Run a source until it is finished or cancelled.
+    """Run a source until it is finished or cancelled; run it again after errors.
 
     Args:
         source: the source to run.
-        ctx: its context.
-        fatal: podgpu has just started: raise a `PermanentError` that occurs before the source's
-            first event.
+        ctx: context of the source.
+        fatal: podgpu has just started: raise a `PermanentError` that occurs in the first run,
+            before the source's first event.
 
     Raises:
         PermanentError: see `fatal`.
@@ -54,7 +54,8 @@ class _Failures:
     """The failures of one component.
 
     Attributes:
-        logged: the last reason. Each is logged once: a driver may be missing for days.
+        logged: text of the last failure. It is logged once as a warning, then at level debug,
+            because a driver may be missing for days.
     """
 
     def __init__(self, ctx: ComponentContext) -> None:
@@ -63,7 +64,7 @@ class _Failures:
         self._backoff = Backoff()
 
     def report(self, error: ComponentError, started: Instant) -> float:
-        """Log and record a failure of a run; return the seconds until the next attempt."""
+        """Log and record a failed run; return the seconds until the next run."""
         now, reason = self._ctx.clock.now(), str(error)
         retry_after = error.retry_after if isinstance(error, TransientError) else _SLOW_RETRY
         delay = self._backoff.delay(started.seconds_until(now), retry_after)
@@ -75,12 +76,15 @@ class _Failures:
 
 
 class SinkRunner:
-    """Runs a sink. It is entered separately first, so that problems show at start.
+    """Enters and runs a sink; after errors, enters and runs it again.
+
+    `enter` is separate from `run`, so that podgpu reports problems of sinks when it starts.
 
     Args:
         sink: the sink to run.
-        ctx: its context.
-        outlet: its snapshots; closing it ends the sink after a last flush.
+        ctx: context of the sink.
+        outlet: queue of snapshots for the sink. When it is closed and empty, the sink flushes and
+            ends.
     """
 
     def __init__(self, sink: Sink, ctx: SinkContext, outlet: Channel[Snapshot]) -> None:
@@ -91,7 +95,7 @@ class SinkRunner:
         self._failures = _Failures(ctx)
 
     async def enter(self) -> None:
-        """Enter the sink; after a transient error, `run` tries it again.
+        """Enter the sink. After a transient error, log it; `run` then enters the sink again.
 
         Raises:
             PermanentError: the sink cannot work with this configuration.
@@ -108,7 +112,10 @@ class SinkRunner:
             self._mark_entered()
 
     async def run(self) -> None:
-        """Run the sink until its outlet is closed and empty."""
+        """Run the sink until its outlet is closed and the sink has ended.
+
+        If the outlet is closed during the delay after an error, return without another run.
+        """
         while True:
             started = self._ctx.clock.now()
             try:
@@ -131,7 +138,7 @@ class SinkRunner:
         self._ctx.meter.set("podgpu_sink_up", 1)
 
     async def leave(self) -> None:
-        """Release the sink's resources, if it has been entered."""
+        """Exit the sink, if it was entered: it releases its resources."""
         if self._entered:
             self._entered = False
             self._ctx.meter.set("podgpu_sink_up", 0)

@@ -48,7 +48,7 @@ def test_a_changed_list_and_a_sighup_reload_the_counters(
     wait_until(lambda: out.stat().st_size > 2 * size)
     status, errors = running.stop()
     assert status == 0, errors
-    assert "counters reloaded: 2 fields: 1 added, 0 removed" in errors
+    assert "counters list reloaded: 2 fields: 1 added, 0 removed" in errors
     assert "configuration unchanged" in errors
     assert "counters list unchanged" in errors
 

@@ -143,7 +143,9 @@ async def test_an_invalid_list_changes_nothing(node: Node, path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_list_with_which_a_sink_fails_is_not_used(node: Node, path: Path) -> None:
+async def test_a_list_with_which_a_sink_fails_is_not_used(
+    node: Node, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     sink = node.registered.sinks["keep"]
     assert isinstance(sink, KeepingSink)
     async with node.running(with_counters(Counters(file=path, own=False))) as runtime:
@@ -151,6 +153,8 @@ async def test_a_list_with_which_a_sink_fails_is_not_used(node: Node, path: Path
         path.write_text(TWO)
         await until(node.reloads)
         await until(lambda: node.reloads() == {"failed": 1})
+        text = "sinks.k: gone; podgpu continues with the previous counters list"
+        assert f"counters list not reloaded: {text}" in caplog.messages
         assert listed(runtime.plan) == ["One."]
         assert len(node.plans) == 1
         assert runtime.reread()

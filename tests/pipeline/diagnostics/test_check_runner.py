@@ -126,7 +126,7 @@ def test_the_worst_verdict_is_the_exit_status(verdicts: list[Verdict], status: i
 def test_a_check_gives_only_verdicts_of_its_definition() -> None:
     check = Check("a", WARNS)
     assert check.warning("place", "observed", "fix").verdict is Verdict.WARNING
-    with pytest.raises(ValueError, match="a: failure needs a fix, and must be possible"):
+    with pytest.raises(ValueError, match="a: a failure needs a fix, and possible_verdicts must"):
         check.failure("place", "observed", "fix")
 
 

@@ -19,7 +19,7 @@ KUBELET, ANNOTATION = Evidence.KUBELET_IDS, Evidence.SCHEDULER_ANNOTATION
     [
         pytest.param(
             (KUBELET, ANNOTATION),
-            [f"device {DEVICE}: pod ml/b also claims it, but ml/a holds it: its evidence is"],
+            [f"device {DEVICE}: pod ml/b also claims it, but ml/a holds it; the holder's evi"],
             id="the evidence of one is stronger",
         ),
         pytest.param(

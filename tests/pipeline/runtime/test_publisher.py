@@ -57,6 +57,9 @@ def pods(snapshot: Snapshot) -> list[str]:
     return [holder.subject.pod for known in found for holder in known.holders]
 
 
+CONTRADICTION = (
+    "the topology levels of the driver contradict each other; podgpu uses the second one"
+)
 SAMPLE = SamplesTaken(tuple(reading(device, "power_watts", 1) for device in GPUS))
 
 
@@ -271,7 +274,7 @@ class TestUnresolvedIds:
         ]
         messages = await self.logged(caplog, *reports)
         assert len(messages) == 12 * 11 + 1
-        assert messages[-1].startswith("further unmatched device ids are not logged")
+        assert messages[-1].startswith("further unresolved device ids are not logged")
 
     async def test_unchanged_claims_are_not_searched_for_unresolved_ids_again(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -322,12 +325,8 @@ async def test_contradictory_topology_levels_are_logged_once(
     assert 0 in counts
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2
-    assert messages[0].startswith(
-        "contradictory topology levels: the driver reports GPU1 and GPU2 "
-    )
-    assert messages[1].startswith(
-        "contradictory topology levels: the driver reports GPU0 and GPU2 "
-    )
+    assert messages[0].startswith(f"{CONTRADICTION}: the driver reports GPU1 and GPU2 ")
+    assert messages[1].startswith(f"{CONTRADICTION}: the driver reports GPU0 and GPU2 ")
 
 
 async def test_ten_contradictory_pairs_are_named_and_the_others_counted(

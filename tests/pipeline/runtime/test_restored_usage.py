@@ -118,7 +118,7 @@ async def test_podgpu_starts_if_no_totals_can_be_restored(
     received, _ = await run_podgpu(registered_twice, Ledger(stored))
     assert restored(received) == []
     assert received, "the source emits events"
-    assert ("could not restore usage totals" in caplog.text) is (stored is not None)
+    assert ("could not read the stored usage accounts" in caplog.text) is (stored is not None)
 
 
 async def test_a_reload_restores_no_totals(registered_twice: Registered) -> None:

@@ -127,7 +127,7 @@ async def test_an_invalid_file_is_reported_once_and_claims_are_not_confirmed(
         assert ctx.pods() == ["a"]
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert caplog.messages[0].startswith(f"{path}:1:10: ends too early; the last valid content")
-    assert caplog.messages[1] == f"{path}: can be read again"
+    assert caplog.messages[1] == f"{path} is readable and valid again"
 
 
 @pytest.mark.slow
