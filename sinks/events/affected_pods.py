@@ -10,11 +10,11 @@ from pipeline.kube.name_rules import is_pod
 from pipeline.model import Instant, XidError, XidVictim
 
 _MAX_MESSAGE: Final = 1000
-"""The API server accepts 1024 characters."""
+"""Maximum length of a message. The API server accepts 1024 characters."""
 
 MAX_WAITING: Final = 100
-"""Maximum number of errors to wait for. A snapshot lists a few hundred errors, so in a burst the
-others would be lost."""
+"""Maximum number of errors that wait for details. A snapshot lists only a few hundred errors, so in
+a burst further ones would be lost."""
 
 
 class EventSubject(NamedTuple):
@@ -33,7 +33,8 @@ class PodError:
 
     Attributes:
         at: time of the error.
-        container: the affected container, or the one that caused it; empty if several or unknown.
+        container: name of the container that caused the error or, if none is known, of the affected
+            container; empty if there are several.
         message: text for the Event. It contains no details of another pod's process: users who may
             read a pod's Events must not see other pods.
     """
@@ -48,15 +49,18 @@ def due_errors(
 ) -> tuple[list[XidError], float | None]:
     """Return the errors that have waited long enough for details.
 
+    An error also waits for the errors before it. If more than `MAX_WAITING` wait, the oldest are
+    returned earlier.
+
     Args:
-        errors: all known errors, by serial.
+        errors: all known errors, sorted by serial.
         after: serial of the last error that was returned before.
         now: the current time.
         wait: how long to wait for details of an error, in seconds.
 
     Returns:
-        The errors, by serial, and the seconds until the next one is due; None without one. An error
-        waits for the errors before it.
+        The errors, sorted by serial; and the seconds until the next error is due, None if no error
+        waits.
     """
     new = [error for error in errors if error.serial > after]
     due = new[: max(len(new) - MAX_WAITING, 0)]
@@ -76,11 +80,11 @@ def pod_errors(
 
     Args:
         error: the error.
-        wanted: whether Events are written in a namespace.
+        wanted: function that returns whether Events are written in a namespace.
 
     Returns:
-        Each pod and device once, in the order of the victims; and the number of victims without a
-        name or UID that an Event could refer to.
+        Each pod and device once, in the order of the error's containers; and the number of affected
+        containers, in any namespace, without a UID or a valid pod name.
     """
     victims_by_subject: dict[EventSubject, list[XidVictim]] = {}
     nameless = 0

@@ -7,7 +7,7 @@ from sinks.events.options import Options
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
-    """Check `events.rbac` for the configured namespaces; for all if there is a pattern."""
+    """Check `events.rbac` for the configured namespaces; for all if one of them is a pattern."""
     rights = [
         Right(verb, "events", namespace=namespace)
         for namespace in _namespaces(options)

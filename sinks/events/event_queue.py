@@ -40,11 +40,12 @@ class PendingEvent:
         last: the last error.
         first: time of the first error that is not reported yet.
         count: number of errors that are not reported yet.
-        written: the existing Event; None if there is none, as far as known.
-        name: name of the Event to create, once it was tried: the response may have been lost.
-        done_ns: when it was last written or refused, on the monotonic clock; None before.
-        failed_ns: when it last failed for a reason that may affect all Events or only this one.
-            Entries that have not failed come first.
+        written: the existing Event; None if none is known.
+        name: name of the Event to create, from the first attempt until the Event is written or
+            refused; else empty. A retry uses the same name, because the response may be lost.
+        done_ns: when the Event was last written or refused, on the monotonic clock; None before.
+        failed_ns: when a write of it last failed for a reason that may affect other Events too;
+            0 before. Entries that have not failed come first.
     """
 
     last: PodError
@@ -69,7 +70,7 @@ class EventQueue:
         self._written_ns: deque[int] = deque()
 
     def add(self, subject: EventSubject, error: PodError) -> bool:
-        """Queue an error; return False if the queue is full."""
+        """Add an error to its entry. Return False if the queue is full: the error is not added."""
         entry = self._entries.pop(subject, None)
         if entry is None:
             if len(self._entries) >= MAX_ENTRIES and not self._make_room():
@@ -106,14 +107,14 @@ class EventQueue:
         return first[1], self._entries[first[1]]
 
     def seconds_left(self, now: Instant, repeat: float, per_minute: int) -> float | None:
-        """Return the seconds until an Event can be written; None if nothing waits."""
+        """Return the seconds until an Event can be written; None if no error waits."""
         first = self._first(now, repeat, per_minute)
         return None if first is None else max(first[0] - now.mono_ns, 0) / NS
 
     def _first(
         self, now: Instant, repeat: float, per_minute: int
     ) -> tuple[int, EventSubject] | None:
-        """Return when the next Event can be written, and its subject; None if nothing waits."""
+        """Return when the next Event can be written, and its subject; None if no error waits."""
         due = [
             (max(self._earliest_ns(entry, repeat), entry.failed_ns), subject)
             for subject, entry in self._entries.items()
@@ -130,7 +131,7 @@ class EventQueue:
         return due_ns, subject
 
     def expire(self, now: Instant, repeat: float) -> int:
-        """Remove entries that are too old; return how many of their errors were not reported.
+        """Remove entries that are too old; return the number of their errors without an Event.
 
         Without this, an Event that can never be written would be retried forever.
 
@@ -149,12 +150,13 @@ class EventQueue:
         return sum(entry.count for entry in expired.values())
 
     def retain(self, wanted: Callable[[EventSubject], bool]) -> None:
-        """Remove waiting errors that are not wanted any more.
+        """Remove the waiting errors of subjects that are not wanted any more.
 
-        What was written, and when, is kept, because they may be wanted again.
+        If an Event of a subject was written or refused, the written Event and that time are kept:
+        the subject may be wanted again.
 
         Args:
-            wanted: whether errors of a pod, device and code are reported.
+            wanted: function that returns whether errors of a pod, device and code are reported.
         """
         for subject, entry in list(self._entries.items()):
             if wanted(subject):
@@ -170,12 +172,12 @@ class EventQueue:
         return sum(entry.count for entry in self._entries.values())
 
     def record_written(self, pending: PendingEvent, written: WrittenEvent, now: Instant) -> None:
-        """Record that an Event was written, with all unreported errors of its entry."""
+        """Record that an Event was written with all unreported errors of its entry."""
         pending.written = written
         self.record_refused(pending, now)
 
     def record_refused(self, pending: PendingEvent, now: Instant) -> int:
-        """Drop the unreported errors of an entry; return how many.
+        """Record that an Event was refused. Drop its unreported errors; return their number.
 
         Later errors wait as long as if the Event had been written, so that repeated refusals do not
         use up the writes per minute.
@@ -186,7 +188,7 @@ class EventQueue:
         return count
 
     def record_failed(self, pending: PendingEvent, now: Instant) -> None:
-        """Record a failed write. Entries that have not failed are tried first."""
+        """Record a failed write. Entries that have not failed come first."""
         pending.failed_ns = now.mono_ns
 
     @staticmethod

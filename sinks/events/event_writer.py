@@ -41,7 +41,7 @@ _TERMINATING: Final = "is being terminated"
 
 
 class Writer:
-    """Writes one Event at a time.
+    """Writes Events one at a time, and counts and logs errors that get no Event.
 
     Args:
         ctx: context of the sink, from the runtime.
@@ -65,14 +65,15 @@ class Writer:
         Args:
             api: session with the API server.
             subject: pod, device and code of the Event.
-            pending: the errors to report. It must not change during the call.
+            pending: the errors to report. The caller must not change it during the call.
 
         Returns:
-            The Event as it is now. Or, if the server refuses this Event but not others, the reason.
+            The Event as it is now; or the reason, if the server refuses this Event but may accept
+            others.
 
         Raises:
-            ApiError: the server refused, or was not reachable. The Event may have been written
-                nevertheless; a repeated call writes the same one.
+            ApiError: the server refused the request, or was not reachable. The Event may have been
+                written nevertheless; a repeated call writes the same Event.
         """
         count, last_error = pending.count, pending.last
         events = f"/api/v1/namespaces/{quote(subject.namespace, safe='')}/events"
@@ -132,7 +133,7 @@ class Writer:
 
 
 def _refusal_reason(error: ApiError) -> Reason | None:
-    """Return why only this Event is refused; None if others would be refused too."""
+    """Return why the server refused only this Event; None if others would be refused too."""
     terminating = error.status == HTTPStatus.FORBIDDEN and _TERMINATING in str(error)
     if error.status == HTTPStatus.NOT_FOUND or terminating:
         return "namespace"

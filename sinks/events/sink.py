@@ -20,7 +20,8 @@ _KEY: Final = "agenda"
 class EventsSink(ApiSink):
     """Reports XID errors as Events on the affected pods.
 
-    The queue survives failures and reloads, so that no error is reported twice or forgotten.
+    The queue is kept over failures and reloads. So a reload neither loses an error nor reports it
+    twice.
 
     Args:
         options: see `docs/sinks/events.md`.
@@ -43,7 +44,7 @@ class EventsSink(ApiSink):
         """Write Events until the inbox ends.
 
         Raises:
-            TransientError: the API server refused, or was not reachable.
+            TransientError: the API server refused a request, or was not reachable.
         """
         # The previous options may have queued errors that these exclude. They are removed without
         # being counted, and only now, because a reload could still be rejected before.
@@ -52,10 +53,17 @@ class EventsSink(ApiSink):
 
     async def _end(self) -> None:
         if waiting := self._queue.waiting:
-            self._ctx.log.info("%d XID errors get no Event: the sink is stopping", waiting)
+            self._ctx.log.info(
+                "%d XID errors have no Event yet: the sink is stopping; their Events are written "
+                "after a reload, but not after a restart of podgpu",
+                waiting,
+            )
 
     def _take(self, snapshot: Snapshot | None) -> None:
-        """Queue errors whose details are complete; remove those that are too old."""
+        """Queue errors that have waited for details, and remove errors that are too old.
+
+        Errors that get no Event are counted.
+        """
         late = self._queue.expire(self._ctx.clock.now(), self._repeat)
         self._writer.count("late", late)
         if snapshot is None or not snapshot.xids:

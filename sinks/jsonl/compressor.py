@@ -16,7 +16,7 @@ from sinks.jsonl.target import FailureLog
 _CHUNK: Final = 256 << 10
 _GZIP_LEVEL: Final = 6
 _CLOSE_TIMEOUT_S: Final = 0.3
-"""Maximum number of seconds that closing waits for a running compression to stop."""
+"""Maximum number of seconds that closing waits until a running compression has stopped."""
 
 _NICE: Final = 10
 _MIN_RATIO: Final = 4
@@ -33,11 +33,11 @@ class _StoppedError(Exception):
 class Compressor:
     """Compresses rotated files, the oldest first, one at a time.
 
-    There is no queue: the files in the folder show what is left to do.
+    There is no queue: the folder shows which files are not compressed yet.
 
     Args:
         rotated: the rotated files.
-        failures: receives failed compressions.
+        failures: collects failed compressions.
     """
 
     def __init__(self, rotated: Rotated, failures: FailureLog) -> None:
@@ -48,7 +48,7 @@ class Compressor:
         self._stopped = threading.Event()
 
     def wake(self) -> None:
-        """Start to compress all plain files, after a running pass. Does not block."""
+        """Request a pass over all plain files. It starts after a running pass. Does not block."""
         last = self._pass
         if last is not None and last.done():
             last.result()  # raise the exception of a bug
@@ -56,7 +56,10 @@ class Compressor:
             self._pass = self._thread.submit(self._compress_all)
 
     def close(self) -> None:
-        """Abort the running compression; its file stays plain. No file is renamed after this."""
+        """Stop the running compression; its file stays plain. No file is renamed after this call.
+
+        Waits for the compression to stop, but not longer than a time limit.
+        """
         with self._rotated.lock:
             self._stopped.set()
         if self._pass is not None:
@@ -64,7 +67,10 @@ class Compressor:
         self._thread.shutdown()
 
     def _compress_all(self) -> None:
-        """Try each plain file once. A file that can't be compressed does not block the others."""
+        """Try each plain file once. A file that can't be compressed does not block the others.
+
+        An error that would affect all files, such as a full disk, ends the pass.
+        """
         with contextlib.suppress(OSError):  # a low priority, so that it does not slow down podgpu
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         tried: set[int] = set()
@@ -87,7 +93,7 @@ class Compressor:
             self._failures.record("compress")
 
     def _open_next(self, tried: set[int]) -> BinaryIO | None:
-        """Open the oldest plain file that was not tried in this pass."""
+        """Open the oldest plain file that was not tried in this pass; None if there is none."""
         with self._rotated.lock:
             for path in self._rotated.plain():
                 inode = path.stat().st_ino
@@ -99,7 +105,7 @@ class Compressor:
         return None
 
     def _compress(self, source: BinaryIO) -> bool:
-        """Compress a file; return False if it was rotated away or has changed meanwhile."""
+        """Compress a file; return False if the file was rotated away or has changed meanwhile."""
         info, path = os.fstat(source.fileno()), self._rotated.unfinished()
         try:
             with open(path, "xb", opener=partial(os.open, mode=0o600)) as target:

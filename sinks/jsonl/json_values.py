@@ -27,7 +27,10 @@ def finite(value: float) -> bool:
 
 
 def json_line(fields: dict[str, Any]) -> bytes:
-    """Return an object, with any texts and integers, as a line of JSON; None is left out."""
+    """Return an object as a line of JSON. Fields with the value None are left out.
+
+    Texts and integers that orjson rejects are encoded, too.
+    """
     line = {name: value for name, value in fields.items() if value is not None}
     try:
         return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)

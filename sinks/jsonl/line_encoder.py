@@ -31,7 +31,7 @@ class Batch:
     Attributes:
         lines: the lines, each with a newline.
         readings: number of readings in each line.
-        not_finite: number of readings left out because JSON has no number for them.
+        not_finite: number of readings that are left out because JSON can't represent them.
     """
 
     lines: list[bytes] = field(default_factory=list)
@@ -44,7 +44,10 @@ class Batch:
         self.readings.append(readings)
 
     def whole(self, written: int) -> tuple[int, int]:
-        """Return how many lines are complete in the first `written` bytes, and their size."""
+        """Return how many lines are complete in the first `written` bytes, and their size.
+
+        The size is in bytes.
+        """
         ends = [0, *itertools.accumulate(map(len, self.lines))]
         count = bisect.bisect_right(ends, max(written, 0)) - 1
         return count, ends[count]
@@ -137,10 +140,12 @@ class LineEncoder:
 
 
 class SnapshotEncoder:
-    """Encodes snapshots, and counts values that JSON can't represent.
+    """Encodes snapshots and events, with podgpu's own metrics at intervals.
+
+    Counts readings that JSON can't represent, and events that were missed.
 
     Args:
-        options: which lines to write, and how often podgpu's own metrics.
+        options: which lines to write, and how often to write podgpu's own metrics.
         ctx: context of the sink, from the runtime.
     """
 
@@ -153,7 +158,7 @@ class SnapshotEncoder:
         self._telemetry_ns: int | None = None
 
     def encode(self, snapshot: Snapshot) -> Batch:
-        """Return the lines of a snapshot; may be empty."""
+        """Return the lines of a snapshot; there may be none."""
         batch = self._lines.devices(snapshot) if "readings" in self._kinds else Batch()
         if batch.not_finite:
             self._ctx.meter.add(_DROPPED, batch.not_finite, reason="not_finite")
@@ -167,7 +172,7 @@ class SnapshotEncoder:
         return batch
 
     def _add_events(self, snapshot: Snapshot, batch: Batch) -> None:
-        """Add a line for each event; it counts as one reading."""
+        """Add a line for each event. Each counts as one reading."""
         # Update the tracker even if events are disabled, so that it never reports old ones.
         changes, missed = self._changes.update(snapshot), 0
         if "holdings" in self._kinds:

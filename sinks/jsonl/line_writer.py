@@ -1,4 +1,4 @@
-"""What both sinks have in common: the encoder, and a target with its own thread."""
+"""Base of the sinks with and without a queue: an encoder, and a target with its own thread."""
 
 import asyncio
 import errno
@@ -33,7 +33,7 @@ _CLOSE_TIMEOUT_S: Final = 0.5
 
 
 class LineWriter:
-    """Encodes snapshots, and writes lines in a thread, because writing blocks.
+    """Encodes snapshots, and writes lines in a thread, because a write blocks.
 
     Args:
         options: see `docs/sinks/jsonl.md`.
@@ -56,11 +56,11 @@ class LineWriter:
     async def __aenter__(self) -> Self:
         """Open the target, and repair its end if podgpu was killed during a write.
 
-        If configured, it is flushed at intervals until it is closed.
+        If the option `fsync` is set, the target is flushed at that interval until it is closed.
 
         Raises:
             PermanentError: lines can't be written to a path of this type.
-            TransientError: it can't be opened now.
+            TransientError: the target can't be opened now.
         """
         thread = DaemonExecutor(f"podgpu-sink-{self._ctx.name}")
         loop, now = asyncio.get_running_loop(), self._ctx.clock.now()
@@ -80,7 +80,10 @@ class LineWriter:
         return self
 
     def start_write(self, batch: Batch) -> "Future[WriteFault | None]":
-        """Start to write lines, after all earlier writes; the result is the error, if any."""
+        """Start to write lines, after all earlier writes.
+
+        The result of the future is None, or why not all lines were written.
+        """
         if self._thread is None or self._target is None:
             raise RuntimeError("used outside of the sink's context")
         if self._flush_task is not None and self._flush_task.done():
@@ -88,7 +91,7 @@ class LineWriter:
         return self._thread.submit(self._target.write, batch, self._ctx.clock.now())
 
     async def _flush(self) -> None:
-        """Flush at intervals; a call that does not return is not repeated."""
+        """Flush at intervals. While a flush hangs, no other one is started."""
         while self._thread is not None and self._target is not None:
             await self._ctx.clock.sleep(self._options.fsync)
             call = self._thread.submit(self._target.sync, self._ctx.clock.now())
@@ -96,7 +99,7 @@ class LineWriter:
             self.log_failures()
 
     def log_failures(self) -> None:
-        """Count and log failures that lost no line."""
+        """Count and log failed compressions and flushes, which lose no line."""
         self._failures.log_new(self.name, self._ctx.log, self._ctx.meter, self._ctx.clock.now())
 
     async def __aexit__(self, *_: object) -> None:
@@ -115,7 +118,7 @@ class LineWriter:
         self.log_failures()
         if not done:
             idle.cancel()
-            warn(self._ctx, "gave up on %s: the last write does not return", self.name)
+            warn(self._ctx, "no longer waiting for %s: the last write does not return", self.name)
 
 
 def open_target(options: Options, now: Instant, failures: FailureLog) -> Target:
@@ -124,10 +127,10 @@ def open_target(options: Options, now: Instant, failures: FailureLog) -> Target:
     Args:
         options: see `docs/sinks/jsonl.md`.
         now: time of the start.
-        failures: receives failures that lose no line.
+        failures: collects failures that lose no line.
 
     Raises:
-        OSError: it can't be opened now.
+        OSError: the target can't be opened now.
         PermanentError: lines can't be written to a path of this type.
     """
     if options.path == STDOUT:
@@ -160,7 +163,7 @@ def open_target(options: Options, now: Instant, failures: FailureLog) -> Target:
 
 
 def _has_no_reader(fd: int) -> bool:
-    """Whether this is a pipe without a reader."""
+    """Whether a descriptor is a pipe without a reader."""
     ready = select.poll()
     ready.register(fd, 0)
     return any(found & select.POLLERR for _, found in ready.poll(0))

@@ -65,7 +65,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Report contradictory options, and other names of standard output, which can't rotate."""
+        """Report options that contradict each other, and other names of standard output.
+
+        Standard output can't be rotated, so podgpu must recognise it.
+        """
         if _NAMES_OF_STDOUT.fullmatch(os.path.normpath(self.path)):
             yield "path", f'{self.path} is standard output: use "{STDOUT}"'
         if not (self.lines or self.telemetry_interval):

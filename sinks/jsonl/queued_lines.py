@@ -25,10 +25,10 @@ _Write: TypeAlias = "tuple[Sequence[Record], asyncio.Future[WriteFault | None]]"
 
 
 class LinesPush(LineWriter):
-    """Implements `PushSink`: a record is a line, and to send it is to write it.
+    """Implements `PushSink`: a record is a line, and sending a record means writing the line.
 
-    A write that hangs can't be cancelled. Therefore it is remembered: if it succeeds later, its
-    lines are not written again.
+    A write that hangs can't be cancelled. Therefore the sink remembers the write: if it succeeds
+    later, its lines are not written again.
 
     Args:
         options: see `docs/sinks/jsonl.md`.
@@ -53,7 +53,10 @@ class LinesPush(LineWriter):
             yield Record(line, max(readings, 1), snapshot.at.wall_ns)
 
     async def send(self, records: Sequence[Record]) -> Outcome:
-        """Write lines, chunk by chunk."""
+        """Write lines, chunk by chunk.
+
+        Return `Retry`, with the number of written records, if a write fails or hangs.
+        """
         done = 0
         while True:
             if self._write is None:
@@ -81,9 +84,9 @@ class LinesPush(LineWriter):
 
 
 def _overlap_count(written: Sequence[Record], records: Sequence[Record]) -> int:
-    """Return how many of the first records are the last ones of those that were written.
+    """Return how many of `records`, from the first, are the last ones of `written`.
 
-    While a write hung, a full queue may have dropped the first of them.
+    While a write hung, a full queue may have dropped the first records of that write.
     """
     for count in range(min(len(written), len(records)), 0, -1):
         if tuple(written[-count:]) == tuple(records[:count]):

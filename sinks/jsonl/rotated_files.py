@@ -1,4 +1,4 @@
-"""The rotated files next to the current one. All functions here block."""
+"""The rotated files next to the current one. All functions of this module block."""
 
 import contextlib
 import os
@@ -22,9 +22,9 @@ _UINT32: Final = 0xFFFFFFFF
 class Rotated:
     """The numbered files `<path>.1` (the newest) to `<path>.<keep>`, plain or with `.gz`.
 
-    Two threads use it: one rotates, one compresses. Threads of a replaced sink may still run.
-    Therefore files are only renamed under `lock`. All objects of a path share it, and it is held
-    only while files are renamed and their folder is flushed.
+    Two threads use it: one rotates, and one compresses. Threads of a replaced sink may still run.
+    Therefore files are only renamed under `lock`. All objects of a path share the lock, and it is
+    held only while files are renamed and their folder is flushed.
 
     Args:
         path: the current file.
@@ -41,8 +41,11 @@ class Rotated:
     def take(self) -> None:
         """Move the current file to `.1`. Older files move up only as far as necessary.
 
+        If all numbers are in use, the oldest file is deleted. If no file is to be kept, the current
+        file is deleted.
+
         Raises:
-            OSError: a file can't be moved.
+            OSError: a file can't be moved or deleted.
         """
         with self.lock:
             if not self._keep:
@@ -66,17 +69,18 @@ class Rotated:
                 yield path
 
     def replace_by_compressed(self, info: os.stat_result, compressed: Path) -> bool:
-        """Give a compressed file the number of its plain file, which may have moved meanwhile.
+        """Replace a plain file, which may have another number now, by its compressed file.
 
         Args:
-            info: the plain file.
-            compressed: a complete compressed file in the same folder.
+            info: status of the plain file when it was read.
+            compressed: the complete compressed file in the same folder.
 
         Returns:
-            Whether it was done. If not, the plain file was rotated away or has changed.
+            Whether the file was replaced. If not, the plain file was rotated away or has changed.
 
         Raises:
-            OSError: it can't be renamed, or the folder can't be flushed. The plain file stays.
+            OSError: the file can't be renamed, or the folder can't be flushed. The plain file
+                stays.
         """
         with self.lock:
             for number in range(1, self._keep + 1):
@@ -134,7 +138,7 @@ def _version(info: os.stat_result) -> tuple[int, int, int, int]:
 
 
 def _is_compressed_from(compressed: Path, plain: Path) -> bool:
-    """Whether a gzip file was made of a plain one, by time (in its header) and size (at its end).
+    """Whether a gzip file was made of a plain file, by the time and the size that it contains.
 
     podgpu renames a compressed file only when all of it is on the disk.
     """

@@ -24,19 +24,19 @@ _MAX_TAIL: Final = 4 << 20
 
 
 class RotatingFile:
-    """Appends lines to a file.
+    """Appends lines to a file, rotates it, and flushes it if configured.
 
-    If another program renames, deletes or truncates the file or its folder, the next line goes to
-    a new file at the path.
+    If another program renames or deletes the file or its folder, the next line goes to a new file
+    at the path. If another program truncates the file, the next line is at the new end.
 
     Args:
         path: the file, without symbolic links.
         options: see `docs/sinks/jsonl.md`.
         now: time of the start.
-        failures: receives failures that lose no line.
+        failures: collects failures that lose no line.
 
     Raises:
-        OSError: it can't be opened.
+        OSError: the file can't be opened.
     """
 
     def __init__(self, path: Path, options: Options, now: Instant, failures: FailureLog) -> None:
@@ -66,7 +66,7 @@ class RotatingFile:
     def write(self, batch: Batch, now: Instant) -> WriteFault | None:
         """Append all lines, to a new file if rotation is due; return why not all were written.
 
-        A line that was written in part is removed or completed, at the latest before the next line.
+        A line that was written in part is removed or completed before the next line.
         """
         data = memoryview(b"".join(batch.lines))
         written = 0
@@ -87,8 +87,8 @@ class RotatingFile:
         """Flush the lines that were written since the last flush.
 
         After a failed fsync the disk has dropped the data, so podgpu continues in a new file. If
-        the flush of that one fails too, it is kept until a flush succeeds, and then replaced. A
-        lasting fault thus affects two files, not all that are kept.
+        the flush of the new file fails too, podgpu keeps that file until a flush succeeds, and then
+        starts another one. So a fault that lasts affects two files, not all rotated files.
         """
         failed_before = self._flush_failed
         if self._flush():
@@ -98,7 +98,7 @@ class RotatingFile:
             self._rotate(now)
 
     def close(self) -> None:
-        """Close the file after a flush, and stop the compression."""
+        """Flush and close the file, and stop the compression."""
         if self._compressor is not None:
             self._compressor.close()
         self._release()
@@ -128,7 +128,7 @@ class RotatingFile:
         return True
 
     def _rotate(self, now: Instant) -> None:
-        """Continue in a new file, if the file at the path is the open one."""
+        """Continue in a new file, unless another program has replaced the file at the path."""
         try:
             if self._size() is None:
                 return
@@ -168,7 +168,7 @@ class RotatingFile:
             self._compressor.wake()
 
     def _size(self) -> int | None:
-        """Return the size of the file at the path; None if it is not the open file any more."""
+        """Return the size of the open file; None if it is not at the path any more."""
         if self._fd < 0:
             return None
         opened = os.fstat(self._fd)
@@ -197,9 +197,10 @@ class RotatingFile:
         return bool(self._max_age_ns) and now.mono_ns - self._started_ns >= self._max_age_ns
 
     def _age_ns(self, now: Instant) -> int:
-        """Return the age of the file by its first line, so that a restart does not reset it.
+        """Return the age of the file by its first line, so that a restart does not reset the age.
 
-        Later the monotonic clock is used, so that a step of the wall clock does not change it.
+        Used only at the start: later the monotonic clock counts, so that a step of the wall clock
+        has no effect.
         """
         if not self._max_age_ns:
             return 0
@@ -214,8 +215,8 @@ class RotatingFile:
 def repair_tail(fd: int) -> None:
     """Make the file end with a complete line.
 
-    If the last line is an incomplete line of podgpu, it is removed: no reader could parse it. Any
-    other line without a newline gets one. So no readable data is lost, and lines are not joined.
+    An incomplete last line of podgpu is removed, because no reader could parse it. Any other last
+    line without a newline gets one. So no readable data is lost, and lines are not joined.
     """
     size = os.fstat(fd).st_size
     if size == 0 or os.pread(fd, 1, size - 1) == b"\n":

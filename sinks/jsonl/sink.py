@@ -28,9 +28,9 @@ _SLOW_WRITE_S: Final = 10.0
 
 
 class JsonLinesSink(LineWriter):
-    """Writes the fresh readings of each snapshot, one line per device.
+    """Writes the lines of each snapshot, and drops and counts lines that can't be written.
 
-    The writing thread has only one snapshot at a time. While it can't be written, the sink's inbox
+    The writing thread has only one snapshot at a time. While a write hangs, the sink's inbox
     fills, and the runtime drops and counts the oldest snapshots in it.
 
     Args:
@@ -78,7 +78,7 @@ class JsonLinesSink(LineWriter):
         """Count the emitted and dropped readings of a batch.
 
         Raises:
-            TransientError: no process will read further lines.
+            TransientError: no process reads the target any more.
         """
         self.log_failures()
         written = len(batch.lines) if fault is None else fault.lines

@@ -1,4 +1,4 @@
-"""Targets that lines are written to, and their failures. Writing blocks, in the sink's thread."""
+"""Targets to which lines are written, and their failures. A write blocks the sink's thread."""
 
 import errno
 import logging
@@ -15,16 +15,16 @@ from pipeline.model import Instant
 from sinks.jsonl.line_encoder import Batch
 
 _REASONS: Final = {**REASONS, errno.EPIPE: "closed_pipe"}
-"""Label values of errors."""
+"""Label values for the causes of errors."""
 
 
 @dataclass(frozen=True)
 class WriteFault:
-    """A batch could not be written, or only a part of it.
+    """Why a batch was not written, or only a part of it.
 
     Attributes:
-        lines: number of its lines that were written.
-        cause: why the others were not.
+        lines: number of lines of the batch that were written.
+        cause: why the other lines were not written.
     """
 
     lines: int
@@ -40,14 +40,14 @@ class WriteFault:
 
     @property
     def fix(self) -> str:
-        """A fix in brackets for errors that need one; else an empty text."""
+        """What to do about the error, in brackets; empty if there is no special advice."""
         if self.cause.errno == errno.EBUSY:
             return " (a file that is a mount point can't be rotated: set max_size to 0B)"
         return ""
 
 
 class StreamTarget:
-    """Standard output or a device file, where nothing can be taken back.
+    """Standard output or a device file, where written bytes can't be removed again.
 
     Args:
         fd: file descriptor to write to.
@@ -119,9 +119,9 @@ _RECOVERIES: Final = {
 
 
 class FailureLog:
-    """Collects failures until they are logged.
+    """Collects failures and successes of threads until the sink logs them.
 
-    The list stays short: each call adds one entry at most, and they are logged after a few calls.
+    The sink logs them after each write, so only a few wait.
     """
 
     def __init__(self) -> None:
@@ -129,11 +129,11 @@ class FailureLog:
         self._logged: dict[Operation, str] = {}
 
     def record(self, what: Operation, cause: OSError | None = None) -> None:
-        """Record a failure, or without a cause a success. Thread-safe."""
+        """Record a failure; without a cause, record a success. Thread-safe."""
         self._pending.append((what, cause))
 
     def log_new(self, name: str, log: logging.Logger, meter: Meter, now: Instant) -> None:
-        """Count all recorded failures, and log each different one once."""
+        """Count all recorded failures. Log a failure only if its text differs from the last one."""
         while self._pending:
             what, cause = self._pending.popleft()
             if cause is None:

@@ -23,7 +23,7 @@ _DISK: Final = "mount a folder of the node's disk (hostPath) that podgpu may wri
 
 
 def examine(options: Options, ctx: DoctorContext) -> Finding:
-    """Check `ledger.file`."""
+    """Run the check `ledger.file`."""
     check, path, max_size = Check("ledger.file", BOTH), options.path, options.max_size
     name, folder = str(path), path.parent
     found = check_writable(check, path, replaces=True)

@@ -26,27 +26,27 @@ _MAX_LOG_BYTES: Final = 64 << 20
 """Maximum size of SQLite's write-ahead log while a reader prevents it from being merged."""
 
 _TEMPORARY: Final = frozenset({"locked", "no_space"})
-"""Problems that can pass without a change of the file."""
+"""Reasons of errors that can pass without a change of the file."""
 
 _RETENTION_INTERVAL_NS: Final = 60 * NS
 _SWEEP_NS: Final = 24 * 3600 * NS
 _MAX_CLOCK_STEP_NS: Final = 24 * 3600 * NS
-"""How far the wall clock may be set forward before its time is not used to calculate ages."""
+"""Maximum step of the wall clock since podgpu started that counts for the age of data."""
 
 _MAX_QUARANTINED: Final = 3
-"""Maximum number of renamed files of a ledger. A broken disk could otherwise fill up with them, and
-podgpu cannot know which of them can be deleted."""
+"""Maximum number of renamed damaged files. A broken disk could otherwise fill up with them, and
+podgpu cannot know which of them may be deleted."""
 
 _SUFFIXES: Final = ("-wal", "-shm")
 
 
 def _quarantine(path: Path, now_ns: int, why: CorruptError) -> Path:
-    """Rename the file and its log, and return the file's new path.
+    """Rename a damaged file and its log; return the file's new path.
 
     Args:
         path: the file, which is not open.
         now_ns: now, in nanoseconds of Unix time.
-        why: what is wrong with it.
+        why: what is wrong with the file.
 
     Raises:
         LedgerError: the file cannot be renamed, or there are too many renamed files already.
@@ -78,12 +78,13 @@ def _quarantine(path: Path, now_ns: int, why: CorruptError) -> Path:
 
 @dataclass(slots=True)
 class WriteReport:
-    """What happened to the file.
+    """What happened to the file during an opening or a write.
 
     Attributes:
-        renewed: the file may lack data that was written before: everything has to be written again.
-        replaced: another program removed or replaced the file or its log.
-        quarantined: new names of damaged files that were renamed, and what is wrong with each.
+        renewed: whether the file may lack data that was written before. Then all data has to be
+            written again.
+        replaced: whether another program removed or replaced the file or its log.
+        quarantined: new path of each damaged file that was renamed, and what is wrong with it.
         removed: data that was removed.
         retention_error: why old data could not be removed; None if there was no error.
     """
@@ -101,9 +102,9 @@ class LedgerFile:
     Args:
         options: see `docs/sinks/ledger.md`.
         node: the node's name.
-        now: returns the current time.
-        began: a moment after podgpu started; default now. Data does not become old if the wall
-            clock is set forward after it.
+        now: function that returns the current time.
+        began: a moment after podgpu started; default: the time of the call. If the wall clock is
+            set forward after it, data does not become older by that.
 
     Attributes:
         boot: the boot id of the machine; empty if unknown.
@@ -131,11 +132,13 @@ class LedgerFile:
         self._sweep_needed = False
 
     def open(self) -> tuple[StoredState, WriteReport]:
-        """Open the file and return its state; a damaged file is replaced by a new one.
+        """Open the file; return the state that it stores, and what happened to the file.
+
+        A damaged file is renamed, and a new one is created.
 
         Raises:
-            ForeignError: the file belongs to another program or a newer podgpu.
-            LedgerError: the file cannot be opened now.
+            ForeignError: the file belongs to another program or to a newer podgpu.
+            LedgerError: the file cannot be opened now, or a damaged file cannot be renamed.
         """
         report = WriteReport()
         self.boot = boot_id()
@@ -149,7 +152,9 @@ class LedgerFile:
             raise
 
     def put(self, batch: Batch) -> WriteReport:
-        """Write a batch in one transaction; writing it a second time changes nothing.
+        """Write a batch in one transaction. To write the same batch again changes nothing.
+
+        Old data is removed, too, once per minute. Return what happened to the file.
 
         Raises:
             LedgerError: the batch cannot be written now, and no part of it was written.
@@ -187,7 +192,7 @@ class LedgerFile:
             report.renewed, report.retention_error = True, error
 
     def close(self) -> None:
-        """Merge the log into the file, close it, and release the lock."""
+        """Merge the log into the file, close the file, and release the lock."""
         self._close_connection()
         self._lock.release()
 
@@ -288,7 +293,7 @@ class LedgerFile:
             return 0
 
     def _apply_retention(self, store: BatchWriter, report: WriteReport) -> None:
-        """Remove data that is too old or too much, once per `_RETENTION_INTERVAL_NS`."""
+        """Remove data that is too old, or exceeds `max_size`, once per `_RETENTION_INTERVAL_NS`."""
         now, connection = self._now(), store.connection
         if now.mono_ns < self._retention_due_ns:
             return

@@ -38,10 +38,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ] = "normal"
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Reject a relative path, because it depends on where podgpu was started."""
+        """Report a relative path, because it depends on where podgpu was started."""
         if not self.path.is_absolute():
             yield "path", f"{self.path} is not an absolute path: start it with /"
 
     def exclusive(self) -> Iterable[str]:
-        """A ledger has only one writer."""
+        """Return the resource that only one sink may use: a ledger has only one writer."""
         return (f"the file {os.path.normpath(self.path)}",)

@@ -17,7 +17,9 @@ ERRORS: Final = "podgpu_sink_errors_total"
 
 
 class LedgerReporter:
-    """Logs each problem once, and counts it each time.
+    """Counts problems of the ledger and logs them.
+
+    A problem that repeats with the same text is logged once until the operation succeeds.
 
     Args:
         ctx: the context of the sink.
@@ -32,31 +34,36 @@ class LedgerReporter:
         ctx.meter.add(EMITTED, 0)
 
     def on_written(self, batch: Batch, report: WriteReport) -> None:
-        """Report a batch that was written."""
+        """Count and log a batch that was written."""
         self._ctx.meter.add(EMITTED, len(batch.states))
         for kind, count in batch.evicted.items():
             self._ctx.meter.add(DROPPED, count, reason=f"{kind}_over")
         if batch.evicted:
             listed = ", ".join(f"{count} {kind}" for kind, count in sorted(batch.evicted.items()))
-            warn(self._ctx, "%s could not be written for too long: lost %s", self._place, listed)
+            warn(
+                self._ctx,
+                "%s could not be written for too long: podgpu dropped usage data (%s)",
+                self._place,
+                listed,
+            )
         if self._last_problems.pop("commit", ""):
             self._ctx.log.info("%s can be written again; no totals are lost", self._place)
         self.on_report(report)
 
     def on_report(self, report: WriteReport) -> None:
-        """Report what happened to the file."""
+        """Count and log what happened to the file."""
         for name, why in report.quarantined:
             self._ctx.meter.add(ERRORS, operation="read", reason="corrupt")
-            text = "%s cannot be used (%s): it was renamed to %s, and a new ledger was started"
+            text = "%s cannot be used (%s): podgpu renamed it to %s, and started a new ledger"
             warn(self._ctx, text, self._place, why, name)
         if report.replaced:
-            text = "%s or its log was removed or replaced by another program: it is opened again"
+            text = "another program removed or replaced %s or its log: podgpu opens it again"
             warn(self._ctx, text, self._place)
         removed = report.removed
         if removed.large:
             self._ctx.meter.add(DROPPED, removed.large, reason="over_size")
             before = datetime.fromtimestamp(removed.before_ns // NS, UTC)
-            text = "%s has reached max_size: data before %s was removed (%d rows)"
+            text = "%s has reached max_size: podgpu removed data from before %s (%d rows)"
             warn(self._ctx, text, self._place, f"{before:%Y-%m-%dT%HZ}", removed.large)
         self._ctx.meter.add(DROPPED, removed.old, reason="over_age")
         if report.retention_error is None:
@@ -67,15 +74,15 @@ class LedgerReporter:
             )
 
     def on_invalid(self, count: int) -> None:
-        """Report stored accounts that are invalid and not continued."""
+        """Count and log stored accounts that are invalid: their totals are not continued."""
         if count:
             self._ctx.meter.add(ERRORS, count, operation="recall", reason="corrupt")
             text = "%s: %d usage accounts in the table state are invalid; their totals start at 0"
             warn(self._ctx, text, self._place, count)
 
     def on_failure(self, error: LedgerError) -> None:
-        """Report a commit that failed."""
-        text = "cannot write the ledger: %s. No data is lost: the next successful commit has it"
+        """Count and log a commit that failed."""
+        text = "cannot write the ledger: %s. No data is lost: podgpu keeps it and tries again"
         self._on_error("commit", error, text)
 
     def _on_error(self, operation: str, error: LedgerError, text: str) -> None:
@@ -85,7 +92,7 @@ class LedgerReporter:
         warn(self._ctx, text, str(error), is_new=is_new)
 
     def on_accumulated(self, accumulator: LedgerAccumulator) -> None:
-        """Report inconsistent accounts and missed holdings."""
+        """Count and log inconsistent accounts, and count missed holdings."""
         if accumulator.inconsistent > self._inconsistent:
             count = accumulator.inconsistent - self._inconsistent
             self._ctx.meter.add(ERRORS, count, operation="account", reason="other")

@@ -30,11 +30,11 @@ _OPEN_TIMEOUT: Final = 3.0
 """Seconds until opening the file counts as failed: sinks are started one after the other."""
 
 _STORED_USAGE_TIMEOUT: Final = 10.0
-"""Seconds that `stored_usage` waits for a file that opens slowly or that another podgpu is about to
-close. Without the file, all totals start at zero."""
+"""Seconds that `stored_usage` waits for a file that opens slowly, or that another podgpu is about
+to close. Without the file, all totals start at zero."""
 
 _COMMIT_WARNING_SECONDS: Final = 10.0
-"""Seconds after which a commit that has not finished is logged."""
+"""Seconds after which podgpu logs that a commit has not finished."""
 
 _CLOSE_TIMEOUT: Final = 0.5
 _QUERY_TIMEOUT: Final = 10.0
@@ -45,13 +45,14 @@ _Opened = tuple[StoredState, WriteReport]
 
 @dataclass(slots=True)
 class _RunState:
-    """State that is kept over reloads, so that a reload does not record a gap.
+    """State that is kept over a reload, so that a reload does not record a gap.
 
     Attributes:
         path: the file.
-        began: a moment after podgpu started.
-        opened_at: when the first sink with this file was created.
-        unsampled: devices of the file without a sample since then; None before it is opened.
+        began: when the first sink of this name was created.
+        opened_at: when the first sink of this name with this file was created.
+        unsampled: devices of the file without a sample since `opened_at`; None before the file is
+            opened.
     """
 
     path: Path
@@ -71,7 +72,7 @@ def _run_state(ctx: SinkContext, path: Path) -> _RunState:
 
 
 class _OpenFile(NamedTuple):
-    """The open file, with the threads that write and read it, and its state when it was opened."""
+    """The open file, its state when it was opened, and the threads that write and read it."""
 
     thread: DaemonExecutor
     file: LedgerFile
@@ -80,10 +81,10 @@ class _OpenFile(NamedTuple):
 
 
 class LedgerSink:
-    """Stores usage and holdings, and answers queries about them.
+    """Stores usage and holdings, and responds to queries about them.
 
-    The event loop calculates from snapshots what has to be written. A thread writes it, in one
-    transaction per batch. Data that could not be written is written with the next batch.
+    What has to be written is calculated from snapshots, and a thread writes it, in one transaction
+    per batch. Data that could not be written is written with the next batch.
 
     Args:
         options: see `docs/sinks/ledger.md`.
@@ -107,7 +108,14 @@ class LedgerSink:
         self._query: Future[UsageWindow] | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the file, and continue the accounts that are stored in it."""
+        """Open the file, and continue the accounts that are stored in it.
+
+        An opening that takes too long continues, and the next call waits for it.
+
+        Raises:
+            PermanentError: the file belongs to another program or to a newer podgpu.
+            TransientError: the file cannot be opened now, or not in time.
+        """
         if self._opening is None:
             thread = DaemonExecutor(f"podgpu-sink-{self._ctx.name}")
             now, began = self._ctx.clock.now, self._run.began
@@ -159,7 +167,7 @@ class LedgerSink:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the file after the current commit, with a time limit."""
+        """Close the file after the current commit; do not wait longer than a time limit."""
         opened, self._open = self._open, None
         self._opened.clear()
         if opened is not None:
@@ -167,7 +175,7 @@ class LedgerSink:
             await self._close(opened.thread, opened.file)
 
     def _forget_opening(self) -> None:
-        """Forget the opening, because its result is handled elsewhere."""
+        """Forget the opening, because its result is used or the file is closed elsewhere."""
         self._opening = None
         if self._finalizer is not None:
             self._finalizer.detach()
@@ -179,11 +187,11 @@ class LedgerSink:
         done, _ = await asyncio.wait({closed}, timeout=_CLOSE_TIMEOUT)
         if not done:
             closed.cancel()  # the file is closed anyway, once the call returns
-            text = "gave up waiting until %s is closed: the last file operation does not return"
+            text = "no longer waiting until %s is closed: the last file operation does not return"
             warn(self._ctx, text, self._options.path)
 
     async def stored_usage(self) -> TotalsRestored | None:
-        """Return the accounts that were in the file when it was opened.
+        """Return the accounts that were in the file when it was opened; None if it had none.
 
         Raises:
             TransientError: the file is not open yet.
@@ -210,7 +218,16 @@ class LedgerSink:
         )
 
     async def window(self, start_ns: int, end_ns: int) -> UsageWindow:
-        """Return the usage in a span of time, as far as it has been written."""
+        """Return the usage in a span of time, as far as it has been written.
+
+        Args:
+            start_ns: start of the span, in nanoseconds of Unix time.
+            end_ns: end of the span, in nanoseconds of Unix time.
+
+        Raises:
+            TransientError: the file is not open or cannot be read, the previous query is still
+                running, or there is no response in time.
+        """
         name = str(self._options.path)
         if self._open is None:
             raise TransientError(f"{name} is not open: see the log for the reason")
@@ -229,7 +246,7 @@ class LedgerSink:
         raise TransientError(f"{name} has not responded for {_QUERY_TIMEOUT:g} s: check its disk")
 
     async def run(self, inbox: SinkInbox) -> None:
-        """Write snapshots until the inbox ends, and then what is left."""
+        """Write snapshots until the inbox ends; then write the data that is left."""
         self._take(self._ctx.latest())
         async with asyncio.TaskGroup() as group:
             committing = group.create_task(self._keep_committing())
@@ -254,7 +271,7 @@ class LedgerSink:
             self._commit_wanted.set()
 
     async def _keep_committing(self) -> None:
-        """Commit pending data, at most once per interval."""
+        """Commit unwritten data, at most once per `commit_interval`."""
         clock, due_ns = self._ctx.clock, 0
         while True:
             await self._commit_wanted.wait()
@@ -267,8 +284,8 @@ class LedgerSink:
     async def _commit(self) -> bool:
         """Write a batch, or wait for the one that is being written; return whether it succeeded.
 
-        A batch whose result is unknown is not followed by another one. It is written again
-        unchanged, and the file's token shows whether it was written already.
+        If the result of a batch is unknown, the same batch is written again, and not another one.
+        A token in the file shows whether it was written already.
         """
         if self._writing is None:
             self._writing = self._start_commit()
@@ -299,7 +316,7 @@ class LedgerSink:
         return self._unwritten, self._open.thread.submit(self._open.file.put, self._unwritten)
 
     async def _final_commit(self) -> None:
-        """Commit what is left, with a time limit; the next start continues from the file."""
+        """Commit the data that is left, within a time limit."""
         clock = self._ctx.clock
         until_ns = clock.now().mono_ns + round(STOP_SECONDS * NS)
         while self._pending:

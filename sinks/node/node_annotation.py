@@ -23,7 +23,7 @@ class NodeAnnotation:
         meter: meter of the sink.
 
     Attributes:
-        removal: the command that removes the annotation, for people.
+        removal: the kubectl command that removes the annotation, for messages.
     """
 
     def __init__(self, node: str, key: str, meter: Meter) -> None:

@@ -46,7 +46,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ] = "never"
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Refuse names that Kubernetes refuses, and a refresh below `min_interval`."""
+        """Report names that Kubernetes rejects, and a `refresh` below `min_interval`."""
         if self.node and not is_subdomain(self.node):
             yield (
                 "node",
@@ -59,5 +59,5 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             yield "refresh", f"{text}: set refresh to {self.min_interval} or more"
 
     def exclusive_on(self, node: str) -> Iterable[str]:
-        """Refuse two sinks for one annotation: they would overwrite each other."""
+        """Return the resource that only one sink may use: two would overwrite one annotation."""
         return (f"the annotation {self.annotation} of the Node {self.node or node}",)

@@ -13,17 +13,17 @@ from pipeline.topology.node_annotation import LONGEST
 
 _ERRORS: Final = "podgpu_sink_errors_total"
 _MAX_LOGGED: Final = 16
-"""How many values of other programs are logged, each once; all are counted."""
+"""Maximum number of different values of other programs that are logged; all overwrites count."""
 
 _MAX_UNANSWERED: Final = 4
-"""How many values of patches without a response are remembered."""
+"""Maximum number of values that are remembered because their patch got no response."""
 
 
 class ConcurrentWriters:
-    """Remembers what this sink wrote, and so detects what another program wrote.
+    """Detects values of other programs, by comparison with the values that this sink wrote.
 
     Args:
-        place: the annotation, for messages.
+        place: the annotation's name for messages.
         ctx: context of the sink.
     """
 
@@ -38,30 +38,30 @@ class ConcurrentWriters:
         ctx.meter.add(_ERRORS, 0, operation="overwritten", reason="foreign")
 
     def wrote(self, value: str) -> None:
-        """Record that the server accepted a value."""
+        """Record that the server accepted a value; count the value of another program before it."""
         self._written, self._missing = value, False
         if self._is_foreign:
             self._is_foreign = False
             self._ctx.meter.add(_ERRORS, operation="overwritten", reason="foreign")
 
     def may_have_written(self, value: str) -> None:
-        """Record that the server may have accepted a value, or may accept it later."""
+        """Record a value of a patch without a response: the server may still accept it later."""
         self._unanswered.append(value)
 
     def forget(self) -> None:
-        """Forget all values, because the annotation was removed."""
+        """Forget the values that this sink wrote, because the annotation was removed."""
         self._written = None
         self._unanswered.clear()
 
     def is_own_value(self, value: str | None) -> bool:
-        """Whether a value is the one that was written last, as far as known."""
+        """Whether this sink wrote this value last; False if it has written none."""
         return self._written is not None and value == self._written
 
     def check_value(self, value: str | None) -> None:
-        """Check the present value before it is overwritten, and log another program's value.
+        """Check the present value before it is overwritten. Log another program's value.
 
-        Before this sink has written a value, any value in the format of such an annotation, of any
-        version, counts as that of an earlier podgpu.
+        A deleted annotation is logged too. Before this sink has written a value, any value in the
+        format of such an annotation, of any version, counts as written by an earlier podgpu.
         """
         self._is_foreign = False
         if value is None:
@@ -90,7 +90,7 @@ class ConcurrentWriters:
 
 
 def _object(value: str) -> dict[str, Any]:
-    """Return the value as a JSON object; an empty one if it is no object, or too long."""
+    """Return the value as a JSON object; an empty object if it is no object or is too long."""
     return parsed_object(value) if len(value) <= LONGEST else {}
 
 

@@ -24,10 +24,10 @@ from sinks.node.other_writers import ConcurrentWriters
 from sinks.node.write_schedule import WriteSchedule
 
 _LAST_PATCH: Final = "patched"
-"""Key of the state that survives a reload: which Node was changed last, and when."""
+"""Key of the state that is kept over a reload: the Node that was last changed, and the time."""
 
 ContentKey: TypeAlias = tuple[str, bool]
-"""The content without its time, and whether it is kept up to date."""
+"""The annotation's value without its time, and `Content.is_current`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,8 +39,8 @@ class Content:
         availability: which GPUs are free; None where that is unknown.
         at: the time of this content.
         refresh: seconds after which the annotation is written again.
-        is_current: a source still reports the topology. If not, the annotation is written once,
-            with the time of the first such content.
+        is_current: whether a source still reports the topology. If none does, the annotation is
+            written once more, with the time of the first such content, and not refreshed.
         body: the annotation's value without its time.
     """
 
@@ -52,7 +52,10 @@ class Content:
     body: str = ""
 
     def after(self, before: "Content | None") -> "Content":
-        """Return this content with its body, or `before` if that stays valid."""
+        """Return this content with its body.
+
+        Return `before` if both contents are equal and not current, so that its time stays.
+        """
         if (
             before is None
             or self.topology is not before.topology
@@ -63,7 +66,7 @@ class Content:
 
     @property
     def substance(self) -> ContentKey:
-        """Equal for two contents that differ only in time."""
+        """The part that is equal for two contents that differ only in time."""
         return self.body, self.is_current
 
     def text(self) -> str:
@@ -75,9 +78,10 @@ class Content:
 
 
 class NodeSink(ApiSink):
-    """Keeps an annotation of the Node equal to the topology and availability of its GPUs.
+    """Keeps an annotation of the Node up to date with the topology and availability of its GPUs.
 
-    What was written, and when, is kept in the object, which is used again after an error.
+    With the option `remove: now` it removes the annotation instead. The sink remembers what it
+    wrote, and when: the same object is used again after an error.
 
     Args:
         options: see `docs/sinks/node.md`.
@@ -104,7 +108,10 @@ class NodeSink(ApiSink):
         return await super().__aenter__()
 
     def _take(self, snapshot: Snapshot | None) -> None:
-        """Determine the content, once every source is up or has had time to start."""
+        """Determine what to write, once no source is waited for any more.
+
+        `HolderCompleteness` waits for sources, for a limited time. A removal does not wait.
+        """
         now = self._ctx.clock.now()
         if self._is_removing:
             if self._schedule.seconds_left(now) is None:
@@ -122,7 +129,7 @@ class NodeSink(ApiSink):
             self._schedule.change(now)
 
     def _content_of(self, snapshot: Snapshot) -> Content | None:
-        """Return the content for a snapshot; None while no topology was ever known."""
+        """Return the content for a snapshot; None if no topology has been known so far."""
         before, refresh = self._content, float(self._options.refresh)
         if not lists_holders(snapshot):
             self._log_once(
@@ -144,7 +151,7 @@ class NodeSink(ApiSink):
         return Content(topology, availability, snapshot.at, refresh, is_current).after(before)
 
     def _log_once(self, log: Callable[[str], None], text: str) -> None:
-        """Log a problem of the configuration once, after every source has had time to start."""
+        """Log a problem of the configuration once, when the time to wait for sources is over."""
         if text not in self._logged and self._completeness.has_timed_out:
             self._logged.add(text)
             log(text)
@@ -158,7 +165,11 @@ class NodeSink(ApiSink):
         )
 
     def _retry_work(self) -> Work:
-        """Return a read, which shows whether the failure is over, and a write if one is due."""
+        """Return a read, which shows whether the failure is over, and a write if one is due.
+
+        Raises:
+            TransientError: `min_interval` allows no request yet.
+        """
         now = self._ctx.clock.now()
         wait_seconds = self._schedule.seconds_until_allowed(now)
         if wait_seconds > 0:
@@ -177,11 +188,14 @@ class NodeSink(ApiSink):
         return Work(run, f"{self._annotation} was not written")
 
     def _active(self) -> bool:
-        """Whether the content is known."""
+        """Whether it is known what to write or remove."""
         return self._is_removing or (self._content is not None and not self._is_waiting)
 
     def _idle_seconds(self, latest: Snapshot | None) -> float | None:
-        """Return the seconds for which there is nothing to do but wait for a snapshot."""
+        """Return the seconds until a request is due, or until the wait for sources ends.
+
+        None if neither will happen without a new snapshot.
+        """
         if self._active():
             return self._schedule.seconds_left(self._ctx.clock.now())
         if latest is None or not self._is_waiting:
@@ -189,7 +203,11 @@ class NodeSink(ApiSink):
         return max(self._completeness.seconds_left(), 0)
 
     async def _read_and_write(self, *, read: bool, write: bool) -> None:
-        """Read the present value if `read`, and write the new one if `write`."""
+        """Read the present value if `read`, and write the new one if `write`.
+
+        If a read without a write finds another value, a write is scheduled. An annotation that is
+        to be removed and does not exist is not written.
+        """
         if read:
             found = await self._annotation.read(self._api)
             self._schedule.record_read(self._ctx.clock.now())
@@ -224,7 +242,7 @@ class NodeSink(ApiSink):
             self._other_writers.wrote(text)
 
     def _record_unanswered(self, text: str | None) -> None:
-        """Record that the present value is unknown, because a patch got no response."""
+        """Record that the present value is unknown, because a patch may have been applied."""
         self._schedule.record_unanswered(self._record_patch())
         self._written = None
         if text is not None:
@@ -238,7 +256,7 @@ class NodeSink(ApiSink):
         return now
 
     def _last_patch(self) -> Instant | None:
-        """Return when the sink before a reload last changed this Node."""
+        """Return when the sink before a reload last changed this Node; None if it did not."""
         match self._ctx.restart_state.get(_LAST_PATCH):
             case (self._node, Instant() as at):
                 return at
@@ -246,7 +264,10 @@ class NodeSink(ApiSink):
                 return None
 
     async def _end(self) -> None:
-        """Remove the annotation, or write a pending change if `min_interval` allows it."""
+        """Remove the annotation if `remove` is `at_stop`; otherwise write an unwritten change.
+
+        The change is written only if `min_interval` allows it now and the last request succeeded.
+        """
         if self._options.remove == "at_stop":
             await self._remove()
             return
@@ -263,7 +284,7 @@ class NodeSink(ApiSink):
         except (TransientError, TimeoutError) as error:
             warn(
                 self._ctx,
-                "%s does not have the last change: %s",
+                "%s: the last change could not be written before the sink stopped: %s",
                 self._annotation,
                 failure_text(error),
             )

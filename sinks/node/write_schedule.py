@@ -5,19 +5,20 @@ from typing import Final
 from pipeline.model import NS, Instant
 
 SETTLE: Final = 1.0
-"""Seconds from a change to its writing, so that related changes are written together."""
+"""Seconds from a change to its write, so that related changes are written together."""
 
 
 class WriteSchedule:
-    """Writes soon after a change, at most once in an interval, and at each refresh.
+    """Decides when to read and when to write the annotation.
 
-    A patch without a response may still be applied minutes later. So the annotation is read after
-    the interval, then after twice as long each time, until the time is that of a refresh.
+    A write is due soon after a change, and `refresh` after the last write, but at most once per
+    `min_interval`. A patch without a response may still be applied minutes later. So the annotation
+    is read after `min_interval`, then each time after twice as long, up to `refresh`.
 
     Args:
         min_interval: minimum seconds between two patches.
         refresh: seconds after which the annotation is written again, changed or not.
-        last: when the last patch was sent, as far as known.
+        last: when the last patch was sent; None if unknown.
     """
 
     def __init__(self, min_interval: float, refresh: float, last: Instant | None = None) -> None:
@@ -43,7 +44,10 @@ class WriteSchedule:
         return self._check_at_ns is not None
 
     def change(self, now: Instant) -> None:
-        """Record that the content differs from what was written; the first time counts."""
+        """Record that the content differs from what was written.
+
+        Of several calls before a write, the time of the first one counts.
+        """
         if self._changed_ns is None:
             self._changed_ns = now.mono_ns
 
@@ -52,21 +56,24 @@ class WriteSchedule:
         self._changed_ns = None
 
     def record_patch(self, now: Instant) -> None:
-        """Record that a patch was sent: the next one waits for the interval."""
+        """Record that a patch was sent. The next patch waits for `min_interval`."""
         self._allowed_ns = now.mono_ns + self._interval_ns
 
     def record_unanswered(self, now: Instant) -> None:
-        """Record that a patch got no response, and may still be applied."""
+        """Record that a patch got no response and may still be applied."""
         self.record_patch(now)
         self._check_delay_ns = self._interval_ns
         self._check_at_ns = now.mono_ns + self._check_delay_ns
 
     def record_write(self, now: Instant, *, keep_refreshing: bool = True) -> None:
-        """Record that the content was written; it is refreshed only if `keep_refreshing`."""
+        """Record that the content was written. It is refreshed only if `keep_refreshing`."""
         self._written_ns, self._changed_ns = now.mono_ns if keep_refreshing else None, None
 
     def record_read(self, now: Instant) -> None:
-        """Record that the present value was read."""
+        """Record that the annotation was read.
+
+        If a check after an unanswered patch was due, the next one waits twice as long.
+        """
         self._read_ns = now.mono_ns
         if self._check_at_ns is not None and now.mono_ns >= self._check_at_ns:
             self._check_delay_ns *= 2
@@ -78,24 +85,27 @@ class WriteSchedule:
         self._changed_ns = self._written_ns = self._read_ns = self._check_at_ns = None
 
     def should_read(self, now: Instant) -> bool:
-        """Whether to read the present value, before it is overwritten."""
+        """Whether a read is due.
+
+        It is due if there was none within `refresh`, or for the check after an unanswered patch.
+        """
         if self._read_ns is None or now.mono_ns >= self._read_ns + self._refresh_ns:
             return True
         return self._check_at_ns is not None and now.mono_ns >= self._check_at_ns
 
     def should_write(self, now: Instant) -> bool:
-        """Whether it is time to write."""
+        """Whether a write is due."""
         due = self._due()
         return due is not None and now.mono_ns >= due
 
     def seconds_until_allowed(self, now: Instant) -> float:
-        """Return the seconds until the interval allows a patch; 0 if it does now."""
+        """Return the seconds until `min_interval` allows a patch; 0 if it allows one now."""
         return max(self._allowed_ns - now.mono_ns, 0) / NS
 
     def seconds_left(self, now: Instant) -> float | None:
-        """Return the seconds until there is something to do; None if there is nothing.
+        """Return the seconds until a write or a check after an unanswered patch is due.
 
-        That is to write or, after a patch without a response, to read.
+        None if neither is planned.
         """
         times = [time for time in (self._due(), self._check_at_ns) if time is not None]
         return max(min(times) - now.mono_ns, 0) / NS if times else None

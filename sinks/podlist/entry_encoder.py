@@ -9,7 +9,7 @@ import orjson
 from pipeline.model import Attribution, Device, Evidence
 
 OURS = "podgpu"
-"""Value of `writer` in our entries. Other readers ignore this key."""
+"""Value of `writer` in podgpu's entries. Other readers ignore this key."""
 
 Ids = Literal["uuid", "minor"]
 
@@ -19,11 +19,11 @@ Names: TypeAlias = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry: a container and its devices.
+    """An entry of a pod list: a container and its devices.
 
     Attributes:
-        names: names of the container.
-        devices: for each device, all ids that mean it in a `gpu_list`.
+        names: namespace, pod and name of the container.
+        devices: for each device, all ids by which a `gpu_list` can name it.
         text: the entry as JSON.
     """
 
@@ -35,8 +35,8 @@ class Entry:
 def entries_of(attributions: Iterable[Attribution], ids: Ids) -> tuple[Entry, ...]:
     """Return one entry for each container that holds a device, sorted by names.
 
-    Containers without a complete name are left out. So are holders that come from a pod list:
-    another program has written them, and they must not occur twice.
+    Containers without a complete name are left out. Holders that podgpu read from a pod list are
+    left out too: another program wrote them, and they must not occur twice.
 
     Args:
         attributions: attributions in device order.

@@ -1,4 +1,4 @@
-"""Keep the entries of podgpu in the file up to date. Almost all functions block."""
+"""Keeps podgpu's entries in the pod list file up to date. Almost all functions block."""
 
 import contextlib
 import errno
@@ -36,11 +36,11 @@ class ChangedError(Exception):
 
 _MAX_TRIES: Final = 5
 _MAX_WARNINGS: Final = 8
-"""Limit of warnings that wait to be logged. One call adds at most two."""
+"""Maximum number of warnings that wait to be logged. One call adds at most two."""
 
 
 class PodListFile:
-    """Updates the file, and writes to it only if its content has to change.
+    """Updates podgpu's entries in the file, and writes only if its content has to change.
 
     Args:
         path: the file.
@@ -68,11 +68,12 @@ class PodListFile:
                 self._file.sweep()
 
     def update(self, entries: tuple[Entry, ...], *, repair: bool) -> bool:
-        """Replace our entries in the file, and keep those of others.
+        """Replace podgpu's entries in the file, and keep the entries of other programs.
 
         Args:
-            entries: our entries.
-            repair: replace an incomplete list. Otherwise another program may be writing it.
+            entries: podgpu's entries.
+            repair: replace an incomplete list. Without it an incomplete list is left unchanged,
+                because another program may be writing it.
 
         Returns:
             Whether the file is up to date; False if the list is incomplete and not repaired.
@@ -102,16 +103,17 @@ class PodListFile:
         raise TransientError(f"{self._path}: changes faster than it can be read and written")
 
     def take_warnings(self) -> Iterator[str]:
-        """Yield each warning once. Thread-safe, and does not block."""
+        """Remove the collected warnings, and yield them. Thread-safe, and does not block."""
         while self._warnings:
             yield self._warnings.popleft()
 
     def _read(self) -> Content | None:
-        """Return the content of the file; None if it does not exist.
+        """Return the content of the file; None if the file does not exist.
 
         Raises:
-            UnreadableError: it exists and cannot be read, or is not a regular file.
-            OSError: whether it exists cannot be checked.
+            UnreadableError: the file exists, but cannot be read, is too large, or is not a regular
+                file.
+            OSError: podgpu cannot check whether the file exists.
         """
         try:
             found = self._path.lstat()
@@ -136,10 +138,10 @@ class PodListFile:
         return self._document
 
     def _write(self, data: bytes, before: Content | None) -> None:
-        """Replace the file by a new one, or write into it if it has to stay the same file.
+        """Replace the file by a new one; write into it if `in_place` is set or it is mounted.
 
         Raises:
-            OSError: it cannot be written; the old content is restored if possible.
+            OSError: the file cannot be written; the old content is restored if possible.
             ChangedError: another program has written the file since it was read.
         """
         if before is not None and self._in_place:
@@ -163,7 +165,7 @@ class PodListFile:
         """Write into the file, so that programs that have mounted or opened it see the change.
 
         Raises:
-            OSError: it cannot be written; the old content is restored if possible.
+            OSError: the file cannot be written; the old content is restored if possible.
             ChangedError: another program has written the file since it was read.
         """
         old = before.data or b""

@@ -38,5 +38,5 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             yield "path", f"{self.path} is a folder: give the path of a file"
 
     def exclusive(self) -> Iterable[str]:
-        """Two sinks with the same file would overwrite each other's changes forever."""
+        """Return the resource that only one sink may use: two would overwrite the same file."""
         return (f"the file {os.path.normpath(self.path)}",)

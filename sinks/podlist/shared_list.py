@@ -19,14 +19,15 @@ class NoListError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SharedList:
-    """Content of the file.
+    """Content of a pod list file.
 
     Attributes:
         own_entries: unchanged text of the entries that podgpu wrote.
         other_entries: unchanged text of all other elements.
-        is_complete: whether the list is complete. If not, its end is missing or invalid, and these
-            are the entries before that.
-        named: devices in others' entries, by container; numbers as text.
+        is_complete: whether the list is complete. If not, its end is missing or invalid, and the
+            entries are those before that place.
+        named: ids of devices in entries of other programs, by container. Numbers are without
+            leading zeros.
     """
 
     own_entries: tuple[bytes, ...] = ()
@@ -39,7 +40,7 @@ def parse_document(data: bytes) -> SharedList:
     """Parse the content of a file. An empty file is an incomplete list.
 
     Raises:
-        NoListError: it is neither a list nor the beginning of one.
+        NoListError: the text is neither a list nor the beginning of one.
     """
     text = text_of(data)
     ours: list[bytes] = []
@@ -72,10 +73,10 @@ def parse_document(data: bytes) -> SharedList:
 
 
 def entries_beside(document: SharedList, entries: Iterable[Entry]) -> tuple[bytes, ...]:
-    """Return the text of our entries that have to be in the file with the entries of others.
+    """Return the texts of podgpu's entries that have to be in the file.
 
-    If another's entry for the same container has all devices of an entry, the entry is left out: it
-    adds nothing, and readers that ignore `writer` could count the container twice.
+    An entry is left out if entries of other programs for the same container have all its devices.
+    It would add nothing, and readers that ignore `writer` could count the container twice.
     """
     return tuple(
         entry.text
@@ -87,7 +88,7 @@ def entries_beside(document: SharedList, entries: Iterable[Entry]) -> tuple[byte
 def compose(others: Iterable[bytes], ours: Iterable[bytes]) -> bytes:
     """Return the text of a list.
 
-    The entries of others come first, so that an interrupted write in place damages only ours.
+    The entries of others come first, so that an interrupted write in place damages only podgpu's.
     """
     elements = [*others, *ours]
     return b"[\n" + b",\n".join(elements) + b"\n]\n" if elements else b"[]\n"

@@ -14,14 +14,15 @@ from sinks.podlist.file_keeper import PodListFile
 from sinks.podlist.options import Options
 
 _READERS: Final = frozenset({"podlist"})
-"""Kinds of sources that read pod lists. Their reports are not written into one."""
+"""Kinds of sources that read pod lists. The holders that they report are not written to one."""
 
 _CHECK_SECONDS: Final = 5.0
 """Seconds between checks of the file, because other programs write it too."""
 
 _RETRY_SECONDS: Final = 0.1
 _REPAIR_SECONDS: Final = 1.0
-"""Seconds after which an incomplete list is repaired. Before, another program may be writing it."""
+"""Seconds after which podgpu repairs an incomplete list. Until then another program may be writing
+it."""
 
 
 class PodListSink:
@@ -44,13 +45,13 @@ class PodListSink:
         self._incomplete_since: Instant | None = None
 
     async def __aenter__(self) -> Self:
-        """Check whether the file can be updated."""
+        """Check whether the file can be updated, and remove temporary files of an earlier run."""
         self._complete.begin()
         await self._thread.open(self._keeper.open)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Finish a write in progress, within a time limit, and leave the file as it is."""
+        """Wait for a write in progress, within a time limit. The file stays as it is."""
         await self._thread.close()
         self._log_warnings()
 
@@ -65,7 +66,10 @@ class PodListSink:
                 await arrivals.wait(self._idle_seconds(arrivals.latest))
 
     def _take(self, snapshot: Snapshot) -> None:
-        """Compute our entries, once all sources that could name a holder have reported."""
+        """Compute podgpu's entries from a new layout, once no source is waited for any more.
+
+        `HolderCompleteness` waits for sources that can report holders, for a limited time.
+        """
         if not self._complete.is_complete(snapshot) or snapshot.layout is self._layout:
             return
         self._layout = snapshot.layout
@@ -99,7 +103,10 @@ class PodListSink:
             warn(self._ctx, warning)
 
     def _idle_seconds(self, latest: Snapshot | None) -> float | None:
-        """Return how long to wait for a snapshot before the next update or check."""
+        """Return the seconds until an update or check is due, or until the wait for sources ends.
+
+        None before the first snapshot: wait without a limit.
+        """
         if self._entries is not None:
             return max((self._due_ns - self._ctx.clock.now().mono_ns) / NS, 0)
         return max(self._complete.seconds_left(), 0) if latest is not None else None

@@ -1,4 +1,4 @@
-"""Decides whether and how a pod, as the API server has it, is changed."""
+"""Decides whether and how to change the annotations of a pod."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from pipeline.kube.json_access import as_dict, as_dicts, as_int, as_text
 from sinks.pods.held_devices import DesiredAnnotations
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
-"""Annotation of a static pod's mirror pod: the uid by which kubelet and runtime know the pod."""
+"""Annotation of a mirror pod: the uid of its static pod in kubelet and container runtime."""
 
 NO_IDENTITY: Final = "has no identity"
 """Reason for an object that cannot be a pod: every pod has a uid and a resourceVersion."""
@@ -19,13 +19,15 @@ Trouble = Literal["none", "several", "more", "key"]
 
 @dataclass(frozen=True, slots=True)
 class UnclearResource:
-    """Why it is unknown as which resource a container holds its devices.
+    """Why it is unknown for which extended resource a container holds its devices.
 
     Attributes:
-        trouble: it requests `none`, `several` resources, or less than it holds (`more`), or the
-            name of the resource cannot be the key of an annotation (`key`).
-        resources: the resources in question, sorted.
-        container: name of the container; empty for the whole pod.
+        trouble: `none`: the container requests no resource with GPUs; `several`: it requests
+            several; `more`: it holds more devices than it requests; `key`: the name of the resource
+            cannot be the key of an annotation.
+        resources: the resources that the container requests, sorted.
+        container: name of the container; empty if it is unknown. Then the requests of all
+            containers count.
     """
 
     trouble: Trouble
@@ -38,10 +40,10 @@ class Decision:
     """What to do with a pod.
 
     Attributes:
-        changes: a merge patch; None for no change.
+        changes: a merge patch; None if nothing is to be changed.
         keys: keys of the changed annotations.
-        reason: why the pod is not changed at all; empty if it may be.
-        foreign: keys of annotations with another value of another program, which stay unchanged.
+        reason: why the pod must not be changed; empty if it may be changed.
+        foreign: keys of annotations to which another program gave another value. They stay.
         unclear: containers for which nothing is written.
     """
 
@@ -109,7 +111,10 @@ def _refusal_reason(pod: Mapping[str, Any], what: DesiredAnnotations, node: str)
 def _values(
     spec: Mapping[str, Any], what: DesiredAnnotations
 ) -> tuple[dict[str, str], tuple[UnclearResource, ...]]:
-    """Return the annotations that the pod should have, by key, and the unclear containers."""
+    """Return the values that the pod's annotations should have, by key, and unclear containers.
+
+    A resource of an unclear container is left out.
+    """
     names = dict.fromkeys(name for _, containers in what.held for name in containers)
     resources: dict[str, str] = {}
     unclear: list[UnclearResource] = []
@@ -134,7 +139,7 @@ def _values(
 def _resource(
     spec: Mapping[str, Any], container: str, devices: int, known: frozenset[str]
 ) -> str | UnclearResource:
-    """Return the resource as which a container holds its devices."""
+    """Return the resource for which a container holds its devices, or why it is unknown."""
     requested: dict[str, int | None] = {}
     for name, amount in _requested(spec, container):
         if name in known and amount != 0:
@@ -150,7 +155,7 @@ def _resource(
 
 
 def _requested(spec: Mapping[str, Any], container: str) -> Iterator[tuple[str, int | None]]:
-    """Yield resources and amounts that a container requests; those of all containers for ""."""
+    """Yield resources and amounts that a container requests; for "" those of all containers."""
     containers: Iterable[dict[str, Any]] = [
         *as_dicts(spec.get("initContainers")),
         *as_dicts(spec.get("containers")),
@@ -164,6 +169,6 @@ def _requested(spec: Mapping[str, Any], container: str) -> Iterator[tuple[str, i
 
 
 def _whole(amount: object) -> int | None:
-    """Return the amount; None if it is not a plain number: `1k` is an integer too."""
+    """Return the amount; None if it is not a plain number, such as `1k`."""
     text = as_text(amount)
     return int(text) if text.isdecimal() and len(text) < 10 else as_int(amount)

@@ -29,11 +29,12 @@ class PodRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DesiredAnnotations:
-    """What the annotations of a pod should say.
+    """What the annotations of a pod should contain.
 
     Attributes:
-        uid: uid of the pod, as the API server, the kubelet or the runtime has it; empty if unknown.
-        held: the devices that it holds.
+        uid: uid of the pod, as the API server, the kubelet or the runtime reports it; empty if
+            unknown.
+        held: the devices that the pod holds, with the containers that hold them.
         resources: names of the extended resources that are known to have GPUs.
     """
 
@@ -45,11 +46,11 @@ class DesiredAnnotations:
 def desired_annotations(
     attributions: Iterable[Attribution], resources: frozenset[str]
 ) -> dict[PodRef, DesiredAnnotations]:
-    """Return what the annotations of all pods that hold devices should say.
+    """Return for each pod that holds devices what its annotations should contain.
 
     Holders without a valid pod name are left out. A pod is left out completely if it is uncertain
-    what it holds: one of its devices is shown with several conflicting pods, or two pods have its
-    name. A part of what a pod holds would be wrong.
+    what it holds: one of its devices has a conflict and holders in several pods, or several pods
+    have its name. Annotations with only a part of its devices would be wrong.
 
     Args:
         attributions: in device order.

@@ -24,7 +24,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ] = ("*",)
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Refuse an empty pattern, which matches no name."""
+        """Report an empty pattern, which matches no name."""
         if not all(pattern.strip() for pattern in self.resources):
             yield (
                 "resources",
@@ -32,5 +32,5 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def exclusive(self) -> Iterable[str]:
-        """Refuse two such sinks: they would request each pod twice, and could disagree."""
+        """Return the resource that only one sink may use: two could contradict each other."""
         return ("the annotations of this node's pods",)

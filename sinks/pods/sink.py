@@ -1,4 +1,4 @@
-"""The class `PodsSink`."""
+"""The sink `pods`."""
 
 from functools import partial
 from http import HTTPStatus
@@ -20,19 +20,19 @@ from sinks.pods.pod_queue import PodQueue
 from sinks.pods.skip_reports import SkipReports
 
 _ATTEMPTS: Final = 4
-"""How often a pod is read and changed without a pause, if other programs change it meanwhile."""
+"""Maximum number of attempts to read and change a pod, if other programs change it in between."""
 
 _INTERVAL: Final = 0.1
 """Seconds between the starts of two updates."""
 
 _WARNING_DELAY: Final = 15.0
-"""Seconds without any known resource of GPUs after which a warning is logged."""
+"""Seconds after which a warning is logged if no extended resource with GPUs is known."""
 
 
 class PodsSink(ApiSink):
-    """Keeps the annotations of pods equal to the devices that they hold.
+    """Keeps the annotations of pods up to date with the devices that the pods hold.
 
-    Which pods are done is kept in the object, which is used again after an error.
+    The sink remembers which pods are up to date: the same object is used again after an error.
 
     Args:
         options: see `docs/sinks/pods.md`.
@@ -58,7 +58,10 @@ class PodsSink(ApiSink):
         return await super().__aenter__()
 
     def _take(self, snapshot: Snapshot | None) -> None:
-        """Determine what pods hold, once every source is up or has had time to start."""
+        """Determine what pods hold, once no source is waited for any more.
+
+        `HolderCompleteness` waits for sources that can report holders, for a limited time.
+        """
         if snapshot is None:
             return
         self._waiting = not self._completeness.is_complete(snapshot)
@@ -76,7 +79,7 @@ class PodsSink(ApiSink):
         self._warn()
 
     def _warn(self) -> None:
-        """Log once that nothing can be written, after that has been so for a while."""
+        """Log once that no resource is known, after `_WARNING_DELAY`."""
         if self._seconds_until_warning() == 0:
             self._warn_at_ns = -1
             warn(
@@ -88,7 +91,7 @@ class PodsSink(ApiSink):
             )
 
     def _seconds_until_warning(self) -> float | None:
-        """Return the seconds until the warning that no resource is known; None for never."""
+        """Return the seconds until the warning that no resource is known; None if none is due."""
         if self._resources or self._warn_at_ns is None or self._warn_at_ns < 0:
             return None
         return max(self._warn_at_ns - self._ctx.clock.now().mono_ns, 0) / NS
@@ -108,16 +111,16 @@ class PodsSink(ApiSink):
         record(place, self._ctx.clock.now().mono_ns)
 
     async def _annotate(self, place: PodRef, what: DesiredAnnotations) -> bool:
-        """Write what a pod holds into its annotations, unless another program's value is there.
+        """Update the annotations of a pod; values of other programs stay unchanged.
 
         Args:
             place: namespace and name of the pod.
             what: the desired annotations.
 
         Returns:
-            Whether the pod is done: its annotations are right, or it must not be changed. False if
-            it does not exist, or cannot be changed for a reason of its own, and has to be tried
-            again.
+            Whether the pod is done: its annotations are up to date, or it must not be changed.
+            False if it has to be tried again later: it does not exist, other programs kept changing
+            it, the change was refused or removed, or the sink is stopping.
 
         Raises:
             ApiError: the server refused the request, or could not be reached.
@@ -152,7 +155,7 @@ class PodsSink(ApiSink):
         return decision
 
     async def _patch(self, place: PodRef, decision: Decision) -> bool:
-        """Send the change; return whether the response contains it."""
+        """Send the change; return whether the response contains the change."""
         changes = decision.changes or {}
         try:
             body = await counted(self._ctx.meter, "patch", self._api.patch(place.path, changes))
@@ -173,7 +176,7 @@ class PodsSink(ApiSink):
         return True
 
     def _idle_seconds(self, latest: Snapshot | None) -> float | None:
-        """Return the seconds for which there is nothing to do but wait for a snapshot."""
+        """Return the seconds until a pod, a warning or the end of a wait is due; None for never."""
         if latest is None:
             return None
         now_ns = self._ctx.clock.now().mono_ns

@@ -1,4 +1,4 @@
-"""Logs and counts, once each, what is not written."""
+"""Logs and counts annotations that are not written."""
 
 from collections.abc import Collection
 from typing import Final, Literal
@@ -11,7 +11,7 @@ from sinks.pods.annotation_decision import Decision, Trouble
 from sinks.pods.held_devices import DesiredAnnotations, PodRef
 
 _MAX_REMEMBERED: Final = 16_384
-"""Limit on remembered messages; the oldest one is forgotten, and may be logged a second time."""
+"""Maximum number of remembered messages. The oldest is forgotten first, and may be logged again."""
 
 _REASON_TEXTS: Final[dict[Trouble, str]] = {
     "none": "requests no extended resource that the kubelet lists with GPUs",
@@ -31,7 +31,7 @@ _FIXES: Final[dict[Refusal, str]] = {
 
 
 class SkipReports:
-    """Logs what is not written, and why.
+    """Logs and counts which annotations are not written, and why.
 
     Args:
         ctx: context of the sink.
@@ -42,7 +42,7 @@ class SkipReports:
         self._logged: dict[tuple[str | PodRef, ...], None] = {}
 
     def on_decision(self, place: PodRef, what: DesiredAnnotations, decision: Decision) -> None:
-        """Log what a decision leaves unchanged."""
+        """Log and count what a decision does not write. A repeated case is neither."""
         log = self._ctx.log
         if decision.reason:
             log.debug("pod %s %s: nothing is written", place, decision.reason)
@@ -50,7 +50,7 @@ class SkipReports:
             if self._is_new(place, "foreign", what.uid, key):
                 self._count("foreign")
                 log.info(
-                    "pod %s: annotation %s is another program's; podgpu does not change it",
+                    "pod %s: another program wrote annotation %s; podgpu does not change it",
                     place,
                     key,
                 )
@@ -72,7 +72,7 @@ class SkipReports:
     def on_refusal(
         self, how: Refusal, place: PodRef, keys: Collection[str], error: ApiError | None = None
     ) -> None:
-        """Log that a change was refused or dropped."""
+        """Count a change that was refused or dropped, and log the first one of its kind."""
         self._count("invalid")
         names = ", ".join(keys)
         warn(
@@ -90,7 +90,7 @@ class SkipReports:
         self._ctx.meter.add("podgpu_sink_errors_total", operation="annotate", reason=reason)
 
     def _is_new(self, *what: str | PodRef) -> bool:
-        """Whether this is the first message of a kind, for all pods or for one."""
+        """Whether this message was not logged before. Remember it."""
         if what in self._logged:
             return False
         set_last(self._logged, what, None, _MAX_REMEMBERED)

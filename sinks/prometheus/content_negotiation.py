@@ -32,7 +32,7 @@ _NONE = _Entry("", {}, 0)
 def choose(accept: str | None) -> tuple[Format, str]:
     """Return the format that an Accept header prefers, and the Content-Type of the response.
 
-    The format is text if the header names none.
+    The format is text if the header accepts no format of podgpu.
     """
     found: list[tuple[tuple[float, int, int], Format, bool]] = []
     entries = _entries(accept or "")

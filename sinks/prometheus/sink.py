@@ -12,7 +12,7 @@ from sinks.prometheus.content_negotiation import choose, takes_gzip
 from sinks.prometheus.options import Options
 
 _SHARED_SECONDS: Final = 0.1
-"""How long a response, with podgpu's own metrics, is reused for other scrapes."""
+"""Seconds for which a complete response is reused for other scrapes."""
 
 _LEVEL = 1
 _GZIP_WBITS = 31
@@ -22,9 +22,9 @@ _GZIP_WBITS = 31
 class Page:
     """The part of a page that is the same for all scrapes of one snapshot in one format.
 
-    Compression is most of the cost of a scrape, so it is done once. A copy of the compressor
-    continues with the tail, which is new for each scrape. It does not start a second gzip member,
-    because some clients read only the first one.
+    Compression is most of the cost of a scrape, so the body is compressed only once. A copy of the
+    compressor continues with the tail, which is new for each scrape: a second gzip member would be
+    ignored by clients that read only the first one.
 
     Args:
         body: the page without its tail.
@@ -36,7 +36,7 @@ class Page:
         self._compressed = b""
 
     def gzipped(self, end: bytes) -> tuple[bytes, bytes]:
-        """Return the body and the tail compressed; together they are one gzip member."""
+        """Return the compressed body and the compressed tail; together they are one gzip member."""
         if self._compressor is None:
             compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WBITS)
             self._compressed = compressor.compress(self.body)
@@ -46,11 +46,11 @@ class Page:
 
 
 class PrometheusSink:
-    """Serves the newest snapshot.
+    """Serves metrics of the newest snapshot over HTTP.
 
     A scrape does not read devices and does not wait. The page of a snapshot is rendered at the
-    first scrape and shared by all scrapers. A complete response is also shared for a short time, so
-    that a client without pauses costs no more than ten scrapes per second.
+    first scrape in each format, and shared by all scrapers. A complete response is also shared for
+    a short time, so that a client without pauses costs no more than ten scrapes per second.
     """
 
     def __init__(self, options: Options, ctx: SinkContext) -> None:

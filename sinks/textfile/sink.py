@@ -20,7 +20,7 @@ _MOUNT_POINT: Final = "is a mount point and can't be replaced: mount its folder 
 
 
 class TextfileSink:
-    """Writes the newest page, with current ages, once per interval.
+    """Writes a page with the metrics of the newest snapshot to a file, once per `interval`.
 
     Args:
         options: see `docs/sinks/textfile.md`.
@@ -44,14 +44,22 @@ class TextfileSink:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Remove the file after the current write, unless it is to be kept."""
+        """Wait a limited time for the current write; then remove the file, unless `keep` is set.
+
+        A file that this sink did not write stays.
+        """
         try:
             await self._thread.close(None if self._options.keep else self._remove)
         except OSError as error:
-            warn(self._ctx, "%s: can't be removed: %s", self._options.path, error.strerror)
+            warn(
+                self._ctx,
+                "%s: can't be removed: %s; delete it, or node_exporter keeps serving its values",
+                self._options.path,
+                error.strerror,
+            )
 
     async def run(self, inbox: SinkInbox) -> None:
-        """Write until the inbox ends. If the file is kept, write the last snapshot too."""
+        """Write until the inbox ends. If `keep` is set, write the last snapshot too."""
         unwritten = True
         async with Arrivals(inbox, self._ctx.latest()) as arrivals:
             self._renderer.show(arrivals.latest)
@@ -99,13 +107,14 @@ class TextfileSink:
         """Replace the file by a new page.
 
         Raises:
-            TransientError: it can't be written.
+            TransientError: the file can't be written.
         """
         try:
             self._file.write(page)
         except SweptError:
             raise TransientError(
-                f"{self._path}: another program deletes the folder: set a folder that stays"
+                f"{self._path}: another program removed the new file before podgpu could rename "
+                "it; make sure that nothing removes files in that folder"
             ) from None
         except OSError as error:
             if error.errno == errno.EBUSY:
@@ -114,7 +123,7 @@ class TextfileSink:
         self._written = True
 
     def _remove(self) -> None:
-        """Remove the file, if this sink wrote it."""
+        """Remove the file if this sink wrote it."""
         if self._written:
             self._path.unlink(missing_ok=True)
             self._written = False

@@ -267,8 +267,8 @@ async def test_a_stop_waits_for_the_request_in_flight_and_starts_no_other(
         bench.add_error(code=79)
         await sleep(5)
     assert bench.api.requests == []
-    assert "XID errors get no Event" not in caplog.text, "they were not due yet"
+    assert "XID errors have no Event yet" not in caplog.text, "they were not due yet"
     async with bench.running(bench.new_sink(per_minute=1)):
         await sleep(7)
     assert len(bench.events()) == 1
-    assert "1 XID errors get no Event" in caplog.text
+    assert "1 XID errors have no Event yet" in caplog.text

@@ -81,7 +81,7 @@ async def test_a_failed_last_write_is_logged(caplog: pytest.LogCaptureFixture) -
         bench.set_held(1)
         bench.api.answers.append(FORBIDDEN)
     [message] = warnings(caplog)
-    assert "does not have the last change: podgpu may not" in message
+    assert "the last change could not be written before the sink stopped: podgpu may not" in message
 
 
 @pytest.mark.parametrize("remove", ["never", "at_stop"])
