@@ -1,4 +1,4 @@
-"""Waits that end early when something else is done."""
+"""Waits with a time limit, which end when work is done, and cancelling of tasks."""
 
 import asyncio
 from collections.abc import Coroutine

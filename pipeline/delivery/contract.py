@@ -16,15 +16,15 @@ SHUTDOWN: Final = "shutdown"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Bytes that hold one or more points, and that are sent, stored or lost as a unit.
+    """Bytes that contain one or more points, and that are sent, stored or lost together.
 
     Attributes:
         data: the bytes, not empty. The concatenated data of several records of one signal is also
             a valid message, so that records can be combined without decoding them.
-        points: number of points in it, at least 1.
-        created_ns: when it was made, by the wall clock, nanoseconds since the Unix epoch.
-        signal: the kind of message, below `SIGNALS`. A message never contains records of two
-            signals. 0 is the sink's main signal.
+        points: number of points in the record, at least 1.
+        created_ns: when the record was made, by the wall clock, in nanoseconds since 1970.
+        signal: the kind of message that the record belongs to, below `SIGNALS`. A message never
+            contains records of two signals. 0 is the sink's main signal.
     """
 
     data: bytes
@@ -35,11 +35,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Acked:
-    """The receiver accepted the records, except perhaps some of their points.
+    """The receiver accepted the message, except perhaps some of its points.
 
     Attributes:
-        rejected: points that it refused permanently, although it accepted the others.
-        message: the receiver's explanation of that, or another warning of it; may be empty.
+        rejected: number of points that the receiver refused permanently.
+        message: why the receiver refused points, or another warning of the receiver; may be empty.
     """
 
     rejected: int = 0
@@ -48,12 +48,12 @@ class Acked:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The receiver refused all of it permanently; sending it again would change nothing.
+    """The receiver refused the message permanently; sending it again would change nothing.
 
     Attributes:
         reason: value for a label, such as `http_400` or `unauthenticated`.
         message: for users: what happened, where, and how to fix it.
-        already_logged: the user has been informed; the points are only counted.
+        already_logged: whether the user was informed before; then the points are only counted.
     """
 
     reason: str
@@ -63,7 +63,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Nothing was accepted, as far as is known; it is sent again.
+    """As far as is known, the receiver did not accept the message; podgpu sends it again.
 
     Attributes:
         reason: value for a label, such as `unavailable`.
@@ -81,7 +81,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """The message is too large for the receiver. It is split; a single record can't be split.
+    """The message is too large for the receiver. It is split, or rejected if it is one record.
 
     Attributes:
         message: for users.
@@ -94,9 +94,9 @@ Outcome: TypeAlias = Acked | Rejected | Retry | TooLarge
 
 
 class PushSink(AbstractAsyncContextManager[object], Protocol):
-    """Encodes snapshots as records, and sends records.
+    """Encodes snapshots as records, and sends records, to one receiver.
 
-    It does not retry and does not store what it could not send: `QueuedSink` wraps it and does
+    A push sink neither retries nor stores what it could not send: `QueuedSink` wraps it and does
     both. `send` returns outcomes; an exception that it raises is a bug.
 
     Entering its context acquires what sending needs. It raises `PermanentError` if that is not
@@ -128,12 +128,12 @@ class Totals:
     `appended == acked + sum(rejected) + sum(dropped) + queued` is always true.
 
     Attributes:
-        appended: points that were put into the queue.
-        acked: points that the receiver accepted.
-        rejected: points that the receiver refused permanently, by reason.
-        dropped: points that podgpu gave up, by reason. The reasons `queue_full`, `stopped` and
-            `not_finite` of the same metric are not in here: they count data that never became a
-            point.
+        appended: number of points that were put into the queue.
+        acked: number of points that the receiver accepted.
+        rejected: number of points that the receiver refused permanently, by reason.
+        dropped: number of points that podgpu gave up, by reason. The reasons `queue_full`,
+            `stopped` and `not_finite` of the metric of dropped points are not in here: they count
+            data that never became a point.
     """
 
     appended: int = 0
@@ -143,7 +143,7 @@ class Totals:
 
     @property
     def queued(self) -> int:
-        """Points that wait, including those in flight."""
+        """Number of points that wait, including those in flight."""
         return self.appended - self.acked - sum(self.rejected.values()) - sum(self.dropped.values())
 
 
@@ -153,15 +153,15 @@ class QueueState:
 
     Attributes:
         totals: counts of all points; `totals.queued` of them wait.
-        recovered: points that were in the folder when it was opened, which may happen later than
-            the start. Points of these that were lost since are counted here, and as dropped.
+        recovered: number of points that were in the folder when it was opened, which may happen
+            later than the start. Those that were lost since are counted here, and as dropped.
         bytes: space used, on disk or in memory.
         oldest_ns: when the oldest waiting record was made, by the wall clock; None if none waits.
-        writable: False while the disk can't be written and data is kept in memory.
+        writable: False while the folder can't be written, and records are kept in memory.
         faults: number of failures by (operation, reason), such as `("fsync", "io_error")`, since
-            the queue was made. Dropped points are not counted here.
+            the queue was created. Dropped points are not counted here.
         notes: messages for users since the previous call of `state`, one sentence each.
-        warnings: the same, about lost points; these may be reported with a delay.
+        warnings: such messages about lost points; a warning may come later than the loss.
         previous: the part of `totals` that earlier processes counted, without the points that
             were waiting.
     """

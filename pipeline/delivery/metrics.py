@@ -77,9 +77,9 @@ _AGE: Final = "podgpu_sink_oldest_age_seconds"
 
 
 _folders: Final[WeakKeyDictionary[Clock, dict[str, Path | None]]] = WeakKeyDictionary()
-"""The queue folder that each sink used last. The number of points in it is in the metrics.
+"""The queue folder that each sink used last; None for a queue in memory.
 
-By clock, which all sinks of one podgpu share and which outlives a reload.
+The key is the clock, which all sinks of one podgpu share and which outlives a reload.
 """
 
 
@@ -105,7 +105,7 @@ class DeliveryMetrics:
         """Start to count for a queue that was just opened.
 
         Points that this sink left in the queue earlier in the same process, as before a reload, are
-        already counted. They are not counted as recovered.
+        already counted as produced. They do not count as recovered.
 
         Args:
             state: state of the queue.
@@ -127,7 +127,7 @@ class DeliveryMetrics:
         self.update(state)
 
     def _queued_before(self) -> int:
-        """Return how many points this sink's queue held in the last report."""
+        """Return how many points waited in this sink's queue when they were last reported."""
         own = ("sink", self._ctx.name)
         return round(
             sum(
@@ -140,7 +140,7 @@ class DeliveryMetrics:
         )
 
     def _discard_old_folder(self, path: Path | None) -> None:
-        """Count the points in another folder, which the sink used before, as missing."""
+        """If the sink now uses another folder, count the points in its former one as missing."""
         folders = _folders.setdefault(self._ctx.clock, {})
         folder = None if path is None else Path(os.path.normpath(path))
         before = folders.get(self._ctx.name, folder)
@@ -202,7 +202,7 @@ class DeliveryMetrics:
     def _count_recovered(self, state: QueueState) -> None:
         """Count the points that were found in the queue, except those that this process left there.
 
-        Nothing is compared while the folder can't be opened: it may still hold them.
+        While the folder can't be opened, nothing is compared: it may still hold these points.
         """
         found = state.recovered - self._recovered
         if found or state.writable:
@@ -223,7 +223,7 @@ class DeliveryMetrics:
             self._ctx.meter.set(_AGE, age_ns / NS)
 
     def count_lost(self, points: int) -> None:
-        """Count points that may or may not be in the queue, because its disk hangs, as dropped."""
+        """Count points as dropped that may be in the queue or not, because its disk hangs."""
         self._ctx.meter.add(_PRODUCED, points)
         self._ctx.meter.add(_DROPPED, points, reason=SHUTDOWN)
 

@@ -12,7 +12,7 @@ from config.value_types import ByteSize, Duration
 
 
 class QueueOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where data waits while the receiver does not accept it."""
+    """The queue: where data waits for the receiver, how much, and how fast a backlog is sent."""
 
     path: Annotated[
         Path | None,
@@ -37,7 +37,7 @@ class QueueOptions(msgspec.Struct, frozen=True, kw_only=True):
     ] = ByteSize.parse("4MiB")
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Yield an error if the path is relative: it would depend on the working directory."""
+        """Yield a problem if the path is relative: it would depend on the working directory."""
         if self.path is not None and not self.path.is_absolute():
             yield "path", f"{self.path} is a relative path; write the absolute path"
 

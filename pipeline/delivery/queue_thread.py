@@ -20,37 +20,38 @@ _FIRST_WAIT: Final = 1.0
 """Seconds to wait at first until a queue is open: sinks are entered one after the other."""
 
 _NEXT_WAIT: Final = 3.0
-"""Seconds of each further wait. A sink that has to stop waits for it to end."""
+"""Seconds of each further wait. A sink that must stop has to wait until this wait ends."""
 
 OpenQueue: TypeAlias = Callable[[QueueOptions, str, Callable[[], Instant]], MemoryQueue]
 """Opens a queue for records of a kind. Arguments: options, kind, and a function that returns the
-time, which is called in any thread. Blocks on a disk.
+present time and may be called in any thread. Opening may block on a disk.
 
-Raises `PermanentError` if another process uses the folder, if it holds records of another kind, or
-if it can't hold a queue; `TransientError` while this same process uses it. A disk that can't be
-written raises nothing: data is then kept in memory.
+Raises `PermanentError` if another process uses the folder, if it contains records of another kind,
+or if it can't contain a queue; `TransientError` while this same process uses it. A disk that can't
+be written raises nothing: records are then kept in memory.
 """
 
 
 class ThreadedQueue:
     """A queue that is opened and used in a thread; its calls are awaited in the event loop.
 
-    Opening may take any time: callers poll `wait_until_open`. If this object is collected before
-    that succeeds, the queue is closed as soon as it is open, and the thread is released.
+    Opening may take any time: callers poll `wait_until_open`. If this object is garbage-collected
+    before that succeeds, the queue is closed as soon as it is open, and the thread is released.
 
     Calls run one after the other, in the order in which they were requested. A requested call runs
     even if its caller is cancelled, so that settled records stay settled.
 
     Args:
-        thread: executor with one thread.
-        open_queue: opens the queue; nothing else may use the queue.
+        thread: an executor with one thread.
+        open_queue: opens the queue; nothing else may use that queue.
         options: options of the queue.
         kind: kind of the records.
         clock: the clock.
         report: called with the state after each call.
 
     Attributes:
-        unconfirmed_points: points of `append` calls that were cancelled before they returned.
+        unconfirmed_points: number of points in `append` calls that have not returned or were
+            cancelled.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class ThreadedQueue:
         self._finalizer.atexit = False
 
     async def wait_until_open(self) -> None:
-        """Wait a limited time until the queue is open, or can't be opened.
+        """Wait a limited time until opening the queue has succeeded or failed.
 
         Raises:
             TransientError: opening takes longer.
@@ -95,7 +96,7 @@ class ThreadedQueue:
             )
 
     def begin(self) -> QueueState:
-        """Use the queue, once it is open; return its first state.
+        """Return the first state of the open queue; from now on, the queue can be used.
 
         Raises:
             PermanentError: not possible with this configuration.
@@ -122,6 +123,7 @@ class ThreadedQueue:
         self, count: int, *, acked: int = 0, rejected: Mapping[str, int] | None = None
     ) -> None:
         """Remove the first `count` records that are in flight."""
+        """Remove the first `count` records that are in flight; see `MemoryQueue.settle`."""
         await self._call(lambda: self._queue.settle(count, acked=acked, rejected=rejected))
 
     async def release(self) -> None:
@@ -136,8 +138,8 @@ class ThreadedQueue:
         """Close the queue after all requested calls, and release the thread.
 
         Args:
-            seconds: how long closing may take.
-            before: how long the requested calls may take.
+            seconds: seconds that closing may take.
+            before: seconds that the requested calls may take.
 
         Returns:
             Whether the queue was closed in time. If not, it is closed when the disk responds.
@@ -171,7 +173,7 @@ class ThreadedQueue:
 
 
 def _abandon(thread: Executor, opening: "Future[tuple[MemoryQueue, QueueState]]") -> None:
-    """Close a queue that opens after its opening was abandoned."""
+    """Close a queue that is not waited for as soon as it is open, and release the thread."""
 
     def close_late() -> None:
         opening.result()[0].close()

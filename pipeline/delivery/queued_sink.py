@@ -1,4 +1,4 @@
-"""A sink that queues what it sends and retries until the receiver has decided."""
+"""A sink that queues what it sends, and retries until the receiver has accepted or refused it."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _CLOSE_SECONDS: Final = 3.0
 """Seconds that a queue has to close. Its folder stays locked until then."""
 
 _MIN_FLUSH_SECONDS: Final = 1.0
-"""Minimum seconds that earlier calls of the queue get, before closing is given up."""
+"""Minimum seconds that requested calls of the queue get before podgpu gives up closing it."""
 
 _MAINTENANCE_INTERVAL: Final = 1.0
 _MIN_MAINTENANCE_INTERVAL: Final = 0.05
@@ -31,7 +31,7 @@ _MAX_UNANSWERED: Final = 10
 
 
 class QueuedSink:
-    """A sink that puts the records of a `PushSink` into a queue, and sends them from there.
+    """Wraps a `PushSink`: puts its records into a queue, and sends them from there.
 
     Args:
         push: encodes and sends records.
@@ -39,10 +39,10 @@ class QueuedSink:
         retry: how long to wait before records are sent again.
         ctx: context of the sink.
         kind: kind of the records. Records of two kinds are never in one queue.
-        most_bytes: size limit of a message; a larger record is rejected here.
-        flush: seconds that the sink continues to send when it has to stop.
+        most_bytes: maximum size of a message in bytes; a larger record is rejected.
+        flush: seconds for which the sink continues to send when it has to stop.
         open_queue: opens the queue.
-        executor: makes the queue's thread, given a name.
+        executor: creates the executor with the queue's thread, for a given name.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class QueuedSink:
         self._ended: Instant | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the queue and acquire what sending needs; if the latter fails for now, data waits.
+        """Open the queue, and acquire what sending needs. If that fails for now, data waits.
 
         Raises:
             PermanentError: not possible with this configuration.
             TransientError: the queue can't be opened now. If opening takes long, it continues until
-                this method is called again, or this object is collected.
+                this method is called again, or this object is garbage-collected.
         """
         self._queue = await self._opened()
         self._ended = None
@@ -133,7 +133,7 @@ class QueuedSink:
             )
 
     async def run(self, inbox: SinkInbox) -> None:
-        """Queue and send until the inbox ends, then send what waits for a short time."""
+        """Queue and send until the inbox ends; then send the rest, for at most `flush` seconds."""
         queue, sender = self._queue, self._sender
         if queue is None:
             raise RuntimeError("run() was called outside of the sink's context")
@@ -160,7 +160,7 @@ class QueuedSink:
     async def _fill(self, queue: ThreadedQueue, inbox: SinkInbox) -> None:
         """Put the records of snapshots into the queue.
 
-        While the disk hangs, snapshots stay in the inbox, which is bounded.
+        While the disk hangs, snapshots wait in the inbox, which is bounded.
         """
         async for snapshot in inbox:
             if records := tuple(self._push.encode(snapshot)):
@@ -169,7 +169,7 @@ class QueuedSink:
             self._production.record(sum(len(record.data) for record in records))
 
     async def _maintain(self, queue: ThreadedQueue) -> None:
-        """Let the queue flush and retry its disk, each second or as often as `fsync` requires."""
+        """Let the queue flush and retry its disk, each second, or more often if `fsync` is less."""
         ctx, path = self._ctx, self._options.path
         fsync = float(self._options.fsync) or _MAINTENANCE_INTERVAL
         while True:

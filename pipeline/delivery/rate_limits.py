@@ -1,4 +1,4 @@
-"""Limits of sending: waits between retries, size of a message, bytes and warnings per time."""
+"""Limits of sending: waits between retries, size of messages, bytes per second, and warnings."""
 
 import logging
 import random
@@ -19,14 +19,14 @@ _MIN_DELAY: Final = 0.001
 """Minimum wait in seconds: a wait below the clock's resolution could end without time passing."""
 
 _STEPS: Final = 256
-"""Number of accepted messages after which the size limit is back at its maximum."""
+"""Number of accepted messages close to the limit after which the limit is at its maximum again."""
 
 
 class RetryBackoff:
     """Exponential backoff with jitter.
 
     Args:
-        options: the first and the longest wait.
+        options: the initial and the longest wait.
         rng: source of the jitter; tests pass a seeded one.
     """
 
@@ -40,9 +40,9 @@ class RetryBackoff:
         """Return the seconds to wait: podgpu's own wait or the receiver's, whichever is longer.
 
         Args:
-            after: the wait that the receiver requests, in seconds. Any number; it is limited to the
-                longest wait. Up to there jitter is added, because a receiver sends the same number
-                to all nodes.
+            after: the wait that the receiver requests, in seconds; None if it requests none. It is
+                limited to the longest wait. Below that, jitter is added, because a receiver sends
+                the same number to all nodes.
         """
         own = min(self._next, self._most)
         self._next = min(self._next * 2, self._most)
@@ -56,10 +56,10 @@ class RetryBackoff:
 
 
 class MessageSizeLimit:
-    """Size limit of a message, in bytes, which adapts to what the receiver accepts.
+    """The maximum size of a message, in bytes, adapted to what the receiver accepts.
 
     Args:
-        most: the upper bound.
+        most: the upper bound of the limit.
     """
 
     def __init__(self, most: int) -> None:
@@ -67,7 +67,7 @@ class MessageSizeLimit:
         self.bytes = most
 
     def reduce(self, size: int) -> None:
-        """Limit messages to this size."""
+        """Limit messages to this size, unless the limit is lower."""
         self.bytes = max(1, min(self.bytes, size))
 
     def on_accepted(self, size: int) -> None:
@@ -108,16 +108,16 @@ class RateLimiter:
         return max(-(self._tokens // self.rate) / NS, _MIN_DELAY) if self._tokens < 0 else 0.0
 
     def spend(self, size: int) -> None:
-        """Take the tokens of a message."""
+        """Take the tokens for a message of this size."""
         self._tokens -= size * NS
 
 
 class ProductionRate:
-    """Measures how many bytes podgpu produces for a queue, and warns if that is too much.
+    """Measures how many bytes podgpu produces for a queue, and warns if they are too many.
 
     While there is a backlog, at most `queue.max_rate` is sent. If podgpu produces as much or more,
     the backlog never ends: the queue grows until it is full, although the receiver accepts
-    everything. The rate is measured over a minute: some data is produced once a minute.
+    everything. The rate is measured over a minute, since some data is produced once a minute.
 
     Args:
         max_rate: maximum bytes sent per second; 0 for no limit.
@@ -133,7 +133,7 @@ class ProductionRate:
         self._reported = False
 
     def record(self, size: int) -> None:
-        """Count produced bytes; call it for every snapshot, also if it produced none.
+        """Count the bytes produced from a snapshot; call it for every snapshot, also with 0.
 
         Args:
             size: bytes of all records of one snapshot.

@@ -21,13 +21,14 @@ NOT_READY = "not_ready"
 
 
 class Sender:
-    """Sends one message at a time, oldest data first, and repeats each until its outcome is final.
+    """Sends one message at a time, oldest data first, and retries it until its outcome is final.
 
-    What it has learned of the receiver's limits stays for the next run.
+    What the sender has learned about the receiver's limits remains for the next run.
 
     Attributes:
-        stopping: set it when nothing more is appended: what waits is sent, and `run` returns.
-        work_available: set it when something was appended, or `stopping` was set.
+        stopping: the caller sets it when nothing more is appended. Then `run` sends what waits, and
+            returns.
+        work_available: the caller sets it when records were appended, or with `stopping`.
 
     Args:
         push: sends messages.
@@ -35,7 +36,7 @@ class Sender:
         reporter: reports delivery in podgpu's own metrics.
         options: options of the queue.
         retry: how long to wait before a retry.
-        most_bytes: size limit of a message.
+        most_bytes: maximum size of a message in bytes.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Sender:
         self._outage_logged = False
 
     async def enter(self) -> None:
-        """Acquire what sending needs; after a transient error, `run` tries it again.
+        """Acquire what sending needs. After a transient error, `run` tries again.
 
         Raises:
             PermanentError: not possible with this configuration.
@@ -87,7 +88,7 @@ class Sender:
             await self._push.__aexit__(None, None, None)
 
     async def run(self, queue: ThreadedQueue) -> None:
-        """Send until the sink stops and all is sent, or the rest can't be sent before that.
+        """Send until the sink stops and everything is sent, or the rest can't be sent now.
 
         Args:
             queue: the records to send.
@@ -223,10 +224,12 @@ class Sender:
         return await self._wait_to_retry(outcome) or await self._drop_blocking_signal(outcome)
 
     async def _drop_blocking_signal(self, outcome: Retry) -> bool:
-        """When stopping, give up records of another signal that block signal 0.
+        """When stopping, reject records of another signal that block records of signal 0.
 
-        Records in memory would be lost anyway. Records on disk are sent after the next start.
+        Only if the queue is in memory, where the records would be lost anyway. Records on disk are
+        sent after the next start.
         Return whether to continue.
+
         """
         if self._persistent or not (records := await self._queue.take(self._max_bytes())):
             return False

@@ -1,4 +1,4 @@
-"""The check of `podgpu doctor` for the dcgm source: reads the exporter's page once."""
+"""The check of `podgpu doctor` for the dcgm source: is its page that of a dcgm-exporter?"""
 
 import asyncio
 from functools import partial

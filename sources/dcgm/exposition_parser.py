@@ -1,7 +1,7 @@
 """Parses the text exposition format line by line, as exporters of all releases write it.
 
-It is more lenient than Prometheus: dcgm-exporter escapes nothing, and a malformed line must not
-affect the others.
+The parser is more lenient than Prometheus: dcgm-exporter escapes nothing, and a malformed line must
+not affect the others.
 """
 
 import re
@@ -24,12 +24,12 @@ class Sample(NamedTuple):
     """A line with a value.
 
     Attributes:
-        name: of the metric.
-        type: of the metric according to the page; empty if it has none.
-        labels: the labels; the first of several with one name. Lines with the same label text have
-            the same object.
-        value: an integer if it is written as one.
-        number: of the line, from 1.
+        name: name of the metric.
+        type: type of the metric according to the page; empty if the page has none.
+        labels: the labels; of several labels with one name, the first one. Lines with the same
+            label text have the same object.
+        value: the value; an integer if it is written as one.
+        number: number of the line, from 1.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Malformed(NamedTuple):
 
 
 def read(page: bytes) -> Iterator[Sample | Malformed]:
-    """Yield the samples of metrics of GPU exporters; other metrics are ignored."""
+    """Yield the samples of metrics of GPU exporters, and their malformed lines; ignore others."""
     types: dict[str, str] = {}
     label_sets: dict[str, Labels | None] = {}
     for number, raw in enumerate(page.decode("utf-8", "replace").split("\n"), 1):

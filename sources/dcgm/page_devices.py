@@ -36,17 +36,18 @@ _KEYS: Final = {
     "device": "minor",
     **_FACTS,
 }
-"""What labels show about a GPU. If a line has several labels for one text, the first one counts."""
+"""What labels show about a GPU. If several labels show the same, the first one here counts."""
 
 
 class LineDevice(NamedTuple):
     """What the labels of a line show about its device.
 
     Attributes:
-        texts: about the GPU, which is the parent of a MIG instance; by the values of `_KEYS`.
+        texts: what the labels show about the GPU, which is the parent of a MIG instance; the keys
+            are the values of `_KEYS`.
         gi: id of the GPU instance; None for a GPU.
-        ci: id of the compute instance, if the page has it.
-        profile: of the MIG instance.
+        ci: id of the compute instance; None if the page does not have it.
+        profile: profile of the MIG instance; empty for a GPU or if unknown.
     """
 
     texts: dict[str, str]
@@ -86,7 +87,7 @@ class PageDevices:
             gpu.slices[ids] = gpu.slices.get(ids) or device.profile
 
     def find(self, device: LineDevice) -> str | None:
-        """Return the uuid of a line's device; for a MIG instance, the name of its placement."""
+        """Return the uuid of a line's device, or the name of a MIG placement; None if unknown."""
         texts, uuid = device.texts, device.texts.get("uuid", "")
         for key in ("bus_id", "index"):
             uuid = uuid or self._uuids.get((key, texts.get(key, "")), "")

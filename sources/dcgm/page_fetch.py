@@ -35,7 +35,7 @@ class Server:
         """Return the page.
 
         Raises:
-            TransientError: it cannot be fetched now.
+            TransientError: the page cannot be fetched now.
         """
         options = self._options
         fetch, tls = await asyncio.to_thread(_client)
@@ -51,7 +51,7 @@ class Server:
         )
 
     def read_at(self, now: Instant) -> Instant:
-        """Return the time of the last page: a server's page is always current."""
+        """Return when the last page was written: a server writes it for each request."""
         return now
 
 
@@ -65,7 +65,7 @@ class File:
         self._stamp: Stamp | None = None
 
     async def get(self) -> bytes | None:
-        """Return the page; None if it has not changed.
+        """Return the page; None if the file has not changed.
 
         Raises:
             TransientError: the file is missing, cannot be read, or is too old.
@@ -104,7 +104,7 @@ def _client() -> tuple[Callable[..., Awaitable[bytes]], Callable[..., ssl.SSLCon
 
 
 def _credentials(options: Options) -> dict[str, str]:
-    """Return the authorization header; secrets are read each time, since they may change."""
+    """Return the authorization header, if any; secrets are read each time: they may change."""
     if options.bearer_token_file is not None:
         return {"Authorization": f"Bearer {_secret(options.bearer_token_file)}"}
     if options.password_file is not None:

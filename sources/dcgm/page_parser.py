@@ -23,8 +23,8 @@ class Page:
     """The content of a page.
 
     Attributes:
-        devices: in the order of the page.
-        readings: of the requested fields.
+        devices: the devices, in the order of the page.
+        readings: readings of the requested fields.
         dropped: number of dropped values, by reason.
         examples: the line of the first dropped value, by reason.
         empty: whether the page has no metric of a GPU exporter.
@@ -52,7 +52,7 @@ class _Values:
 
 
 def parse_page(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> Page:
-    """Parse a page; raises no errors, whatever the bytes are.
+    """Parse a page. It raises no errors, whatever the bytes are.
 
     Args:
         data: the page.
@@ -112,7 +112,7 @@ def _to_readings(
     at: Instant,
     good_for_ns: int,
 ) -> Iterable[Reading]:
-    """Yield one reading per key; copies that differ are parts of the device's value."""
+    """Yield one reading per key; drop a key that has only different values for users."""
     for (uuid, name, attrs), values in values_of.items():
         found = [*values.of_device, *values.copies]
         if values.of_device or len(found) == 1:
@@ -146,10 +146,10 @@ def field_of(name: str, kind: str, *, typed: bool) -> tuple[Field, int] | None:
     """Return the field of a metric, and the factor that converts the page's value to the model's.
 
     Args:
-        name: of the metric.
-        kind: its type on the page.
+        name: name of the metric.
+        kind: type of the metric on the page.
         typed: whether types distinguish two fields with one name, as on a page of podgpu. On a page
-            of dcgm-exporter, the counters file sets the type, and the value is DCGM's.
+            of dcgm-exporter, the counters file sets the type, and the value is that of DCGM.
     """
     if not typed and (rate := _RATES.get(name.upper())):
         return rate

@@ -30,7 +30,7 @@ class DcgmSource:
         """Read and emit until cancelled.
 
         Raises:
-            TransientError: the page cannot be read, or is not an exporter's.
+            TransientError: the page cannot be read, or is not a page of dcgm-exporter.
         """
         options = self._options
         page_name = options.place

@@ -47,7 +47,7 @@ _IDS: Final = {f"{_PROFILING}{name}": number for number, name in enumerate(_ORDE
 PROFILING: Final[Mapping[int, Field]] = {
     _IDS[field.dcgm]: field for field in CATALOGUE if field.dcgm in _IDS
 }
-"""Fields by DCGM's id."""
+"""podgpu's profiling fields, by DCGM's id of the field."""
 
 _HOPPER: Final = 9
 """Major compute capability of the first GPUs whose profiling fields NVML provides."""
@@ -81,7 +81,7 @@ class Round:
     """The result of one read.
 
     Attributes:
-        readings: of all devices that were read.
+        readings: readings of all devices that were read.
         dropped: number of unusable values, by reason.
         faults: why a device was not read, by uuid.
     """
@@ -96,12 +96,12 @@ class Engine:
 
     Attributes:
         devices: all GPUs and MIG instances of the host engine.
-        unwatched: why the host engine does not read a GPU, by uuid.
+        unwatched: why the host engine refused to watch the fields of a GPU, by uuid.
 
     Args:
         session: a connected session.
         plan: the requested fields.
-        options: the interval, and whether to read also the GPUs whose fields NVML provides.
+        options: the interval, and whether to read also Hopper and newer GPUs, which NVML can read.
 
     Raises:
         DcgmError: a query of the host engine failed.
@@ -132,7 +132,7 @@ class Engine:
 
     @property
     def reads_any(self) -> bool:
-        """Whether the host engine reads a GPU."""
+        """Whether the host engine watches the fields of a GPU."""
         return bool(self._targets)
 
     def read_again(self, at: Instant, good_for_ns: int) -> Round | None:
@@ -140,10 +140,10 @@ class Engine:
         return None if self._enumerate() != self._layout else self.read(at, good_for_ns)
 
     def read(self, at: Instant, good_for_ns: int) -> Round:
-        """Return the values that the host engine has read since the last call.
+        """Return the values that the host engine has read since the last call, and the faults.
 
         Raises:
-            DcgmError: no device was read.
+            DcgmError: no device could be read.
         """
         result = Round()
         for target in self._targets:

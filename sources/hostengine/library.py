@@ -54,7 +54,7 @@ class Library:
     """The loaded library.
 
     Args:
-        path: of the file; None to let the linker find it.
+        path: path of the file; None to let the linker find it.
 
     Raises:
         DcgmError: it is missing or is not DCGM's library; the code is `NO_LIBRARY`.
@@ -232,7 +232,7 @@ _LOADING: Final = threading.Lock()
 
 
 def library(path: Path | None) -> Library:
-    """Return the library, loaded once for all users."""
+    """Return the library of a path, loaded once for all users."""
     with _LOADING:
         if path not in _LOADED:
             _LOADED[path] = Library(path)

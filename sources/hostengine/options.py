@@ -55,4 +55,4 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         match = _HOST_PORT.fullmatch(self.address)
         port = int(match[1]) if match else 0
         if not self.socket and not 0 < port < 1 << 16:
-            yield "address", "is not valid: write localhost:5555, or the path of a socket"
+            yield "address", "is not valid: write host:port (localhost:5555), or a socket's path"

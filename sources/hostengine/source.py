@@ -24,9 +24,10 @@ _GRACE: Final = 1.0
 
 
 class Caller:
-    """Makes calls one after another; outlives the runs of its source, as a hung call does.
+    """Makes calls one after another, in one thread.
 
-    A call that exceeds its deadline keeps its thread, and no other call starts until it returns.
+    A call that exceeds its deadline keeps the thread, and no other call starts until that call
+    returns. The object outlives the runs of its source, since a call may hang.
     """
 
     def __init__(self) -> None:
@@ -62,7 +63,7 @@ class Caller:
             ) from None
 
     def leave(self, last: Callable[[], None]) -> None:
-        """Submit a last call without waiting for it; it runs after one that still runs."""
+        """Submit a last call without waiting for it; it runs after the call that still runs."""
         if self._thread.running is None:
             self._description = "closing the connection"
         self._thread.stop(last)
@@ -141,7 +142,8 @@ class HostEngineSource:
         if error.code == NO_LIBRARY:
             return TransientError(
                 f"cannot load DCGM's client library: {error}; install libdcgm or set library, or "
-                "use a source of kind dcgm with a dcgm-exporter; Hopper and newer need neither",
+                "use a source of kind dcgm with a dcgm-exporter; on Hopper and newer GPUs neither "
+                "source is needed: the source nvml reads these fields",
                 retry_after=_LONG_RETRY_SECONDS,
             )
         address = self._options.address

@@ -120,12 +120,12 @@ class Hierarchy(ctypes.Structure):
 
 
 def version(struct: type[ctypes.Structure], number: int) -> int:
-    """Return the value of `version`: the size of the struct and the number of its layout."""
+    """Return the value of a struct's `version`: size of the struct, and number of its layout."""
     return ctypes.sizeof(struct) | number << 24
 
 
 def number(found: FieldValue | None) -> int | float | None:
-    """Return a number; None if the value is blank or not a number."""
+    """Return the number in a value; None if the value is blank or not a number."""
     if found is None or found.type not in (WHOLE, FRACTION):
         return None
     value = found.value.i64 if found.type == WHOLE else found.value.dbl
@@ -133,7 +133,7 @@ def number(found: FieldValue | None) -> int | float | None:
 
 
 def text(found: FieldValue | None) -> str:
-    """Return a text; empty if the value is blank or not a text."""
+    """Return the text in a value; empty if the value is blank or not a text."""
     if found is None or found.type != TEXT:
         return ""
     decoded = found.value.str.decode("utf-8", "replace")

@@ -30,10 +30,10 @@ NO_LOG: Final = "set path to the kernel log, /dev/kmsg of the host"
 
 
 class Log:
-    """The kernel log, open.
+    """The opened kernel log.
 
     Args:
-        path: of the device.
+        path: path of the device.
 
     Raises:
         TransientError: it cannot be opened; the text names the fix.
@@ -58,7 +58,7 @@ class Log:
         os.close(self.fd)
 
     def skip_to_end(self) -> None:
-        """Skip the existing records; a pipe cannot skip, and gives what it has."""
+        """Skip the existing records. A pipe cannot skip: its records are read."""
         with contextlib.suppress(OSError):
             os.lseek(self.fd, 0, os.SEEK_END)
 
@@ -80,7 +80,9 @@ class Log:
                     continue
                 raise self._failure(error) from error
             if not data:
-                raise TransientError(f"{self._path}: ended, as a kernel log never does; {NO_LOG}")
+                raise TransientError(
+                    f"{self._path} has an end, so it is not a kernel log; {NO_LOG}"
+                )
             return data
         raise TransientError(
             f"{self._path}: is overwritten faster than podgpu reads it; check what writes so much"

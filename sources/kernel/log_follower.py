@@ -14,7 +14,7 @@ from sources.kernel.kmsg_device import NO_LOG, Log
 from sources.kernel.log_records import Xid
 
 _DRIFT: Final = 2000
-"""The kernel's clock loses at most 1/2000, since NTP corrects by at most 500 in a million."""
+"""The kernel's clock loses at most 1/2000: NTP corrects by at most 500 in a million."""
 
 _BATCH: Final = 128
 """Records that are read in one step of the event loop, which takes a millisecond or two."""
@@ -24,14 +24,14 @@ _MAX_MALFORMED: Final = 100
 
 
 class LogClock:
-    """Converts time stamps to times between the last read of the whole log and now.
+    """Converts time stamps of records to times: not before the last read, and not after now.
 
     The kernel's time stamps come from a clock that is never corrected. It starts like the monotonic
     clock, drifts from it by seconds in a week, and may stop or continue while the machine sleeps.
     So the offset between the clocks is estimated from the times at which records can be read.
 
     Args:
-        now: the time from which the log is read, or up to which it was read.
+        now: when the log was opened, or when it was last read to its end.
     """
 
     def __init__(self, now: Instant) -> None:
@@ -63,10 +63,12 @@ class LogClock:
 
 @dataclass(slots=True)
 class Progress:
-    """How far the log was read, and which errors are pending. Outlives the runs of its source.
+    """How far the log was read, and which errors are not reported yet.
+
+    It outlives the runs of its source.
 
     Attributes:
-        number: of the last record that was read; None before the first.
+        number: number of the last record that was read; None before the first.
         log_clock: calculates when records were written.
         errors: errors that are not reported yet.
     """
@@ -82,10 +84,10 @@ class LogReader:
     Within its context, it reads whenever there is new data.
 
     Args:
-        log: the log, open.
-        progress: how far it was read.
+        log: the opened log.
+        progress: how far the log was read.
         clock: the clock.
-        on_loss: called for records that are not reported, with a reason and a number.
+        on_loss: called for records that are not reported, with a reason and their number.
     """
 
     def __init__(
@@ -125,10 +127,10 @@ class LogReader:
         asyncio.get_running_loop().remove_reader(self._log.fd)
 
     async def next(self, within: float) -> Sequence[tuple[Xid, Instant]]:
-        """Wait for errors; return an empty sequence if there are none in time.
+        """Wait for errors; return all that are not reported yet, none if there are none in time.
 
-        They stay in `Progress.errors` until they are marked there as reported, so that none is
-        lost if the source stops meanwhile.
+        The errors stay in `Progress.errors` until they are marked there as reported, so that no
+        error is lost if the source stops meanwhile.
 
         Args:
             within: how long to wait, in seconds.

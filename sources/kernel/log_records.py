@@ -40,9 +40,9 @@ class Record:
     """One record of the log.
 
     Attributes:
-        number: of the record, since the start of the machine.
+        number: number of the record, since the start of the machine.
         stamp_us: when it was written, by the kernel's clock, in microseconds.
-        text: the line; empty if it is not the kernel's line about an XID error.
+        text: the line; empty if it is not a line of the kernel about an XID error.
     """
 
     number: int
@@ -55,10 +55,10 @@ class Xid:
     """An XID error that the driver logged.
 
     Attributes:
-        pci_bus_id: of the GPU, such as `0000:3b:00.0`.
-        code: of the error.
-        pid: of the named process in the initial pid namespace; None if none is named.
-        process: name of that process; empty if none is named.
+        pci_bus_id: PCI bus id of the GPU, such as `0000:3b:00.0`.
+        code: code of the error.
+        pid: pid of the named process in the initial pid namespace; None if no process is named.
+        process: name of that process; empty if no name is known.
     """
 
     pci_bus_id: str

@@ -1,10 +1,10 @@
 """Finds in procfs the containers of the processes that the kernel log names, on a thread.
 
-Reading procfs may wait for a lock of the kernel, and the configured path may be anything. So calls
-that may block, opening the log too, run on a thread.
+Reading procfs may wait for a lock of the kernel, and the configured path may be on any file system.
+So calls that may block, such as opening the log, run on a thread.
 
-The log has their pids in the initial pid namespace. A process may have ended by the time its line
-is read, and another process may have its pid.
+The log has the pids of the processes in the initial pid namespace. A process may have ended by the
+time its line is read, and another process may have its pid.
 """
 
 import asyncio
@@ -43,15 +43,15 @@ class Process:
 
     Attributes:
         began_ns: its latest possible start time on the monotonic clock; None if unknown. On a
-            machine that has slept, it is too early, which does no harm.
-        owner: as `XidReport.owner`.
+            machine that has slept, this time is too early, which does no harm.
+        owner: the container of the process, as `XidReport.owner`.
     """
 
     began_ns: int | None
     owner: PartialRef | None
 
     def owner_at(self, at: Instant) -> PartialRef | None:
-        """Return the owner; None if the process started later, so another one had the pid."""
+        """Return the owner; None if the process started after `at`, so another one had the pid."""
         late = self.began_ns is not None and self.began_ns - _COARSE_NS > at.mono_ns
         return None if late else self.owner
 
@@ -78,11 +78,11 @@ def lookup(root: Path, pids: Iterable[int], now: Callable[[], Instant]) -> Mappi
 
     Args:
         root: where procfs is mounted; it must show the processes of the host.
-        pids: their pids.
+        pids: pids of the processes.
         now: returns the present time.
 
     Returns:
-        The running ones, by pid.
+        The running processes, by pid.
     """
     uptime_ns = procfs.uptime_ns(procfs.read(root / "uptime"))
     # After reading it, so that no process seems older than it is.
@@ -104,7 +104,11 @@ _NO_PROCESSES: Final[Mapping[int, Process]] = {}
 
 
 class BlockingCalls:
-    """One thread, which outlives the runs of its source if it hangs."""
+    """Makes blocking calls in one thread.
+
+    If a call hangs, the thread outlives the runs of its source, and no other call starts until
+    that call returns.
+    """
 
     def __init__(self) -> None:
         self.thread = SingleCall("podgpu-kernel")
@@ -114,7 +118,7 @@ class BlockingCalls:
         """Open the log.
 
         Raises:
-            TransientError: it cannot be opened, or opening takes too long.
+            TransientError: the log cannot be opened, or opening it takes too long.
         """
         future = self.thread.start(partial(Log, path))
         if future is not None:
@@ -136,10 +140,10 @@ class BlockingCalls:
         """Look up processes.
 
         Args:
-            pids: their pids.
+            pids: pids of the processes.
             root: where procfs is mounted.
             now: returns the present time, on any thread.
-            log: gets each reason for missing results once.
+            log: logs each reason for missing results once.
 
         Returns:
             The processes by pid; empty if procfs is not the host's, or does not respond.

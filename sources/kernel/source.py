@@ -19,7 +19,7 @@ _REASONS: Final = ("malformed", "overwritten", "xids")
 
 
 class _KernelState:
-    """State that outlives the source: its progress in the log, and its thread."""
+    """State that outlives the source: its progress in the log, and the thread for calls."""
 
     def __init__(self) -> None:
         self.lookups = BlockingCalls()

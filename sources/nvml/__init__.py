@@ -6,6 +6,6 @@ round; it holds the devices, with `open_gpu` and `mig_instances`. `reader_parts`
 `composite_readers` turn the field catalogue into bound calls. `xid_watch` waits for XID errors on a
 thread, and `event_counts` counts them. For usage, `usage_scheduler` schedules the samples,
 `gpu_usage_sampler` and `process_utilization` take them, `process_owners` finds the containers of
-the processes, and `sample_owners` combines the two. `restart_state` outlives the component. Only
-`library` imports pynvml.
+the processes, and `sample_owners` adds the containers to the samples. `restart_state` holds the
+state that outlives the component. Only `library` imports pynvml.
 """

@@ -35,7 +35,7 @@ NO_READING: Final = UNSUPPORTED | {INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND, N
 """There is no value, and the device has no fault."""
 
 ALIVE: Final = frozenset({OK, NOT_SUPPORTED, NO_PERMISSION, OUT_OF_RANGE})
-"""Codes that only a working driver returns."""
+"""Codes which show that the driver works."""
 
 LOST: Final = frozenset({GPU_IS_LOST, RESET_REQUIRED})
 """The device returns no data until it is reset."""
@@ -57,12 +57,12 @@ _NAMES: Final = {
     29: "invalid_state",
     **{code: name.lower() for name, code in globals().items() if isinstance(code, int)},
 }
-"""NVML's names of codes; those of the constants above are theirs."""
+"""NVML's names of the codes, in lower case; for the constants above, the names of the constants."""
 
 RELOADED: Final = (
-    "restart podgpu's pod; to prevent this permanently, switch the runtime to CDI, or the "
-    "container toolkit to a release that creates links in /dev/char (nvidia-ctk system "
-    "create-dev-char-symlinks), so that a daemon-reload of systemd does not remove the devices"
+    "restart podgpu's pod; so that it does not lose access again, switch the runtime to CDI, or "
+    "the container toolkit to a release that creates links in /dev/char (nvidia-ctk system "
+    "create-dev-char-symlinks): then a daemon-reload of systemd does not remove the devices"
 )
 
 OPENING: Final = {
@@ -97,7 +97,7 @@ def name(code: int) -> str:
 
 
 class DeviceLostError(Exception):
-    """NVML reports that a device is lost. Never leaves this package."""
+    """NVML reports that a device is lost. The error is handled within this package."""
 
     def __init__(self, code: int) -> None:
         super().__init__(name(code))
@@ -122,7 +122,7 @@ class DriverGoneError(TransientError):
 
 
 def check(code: int) -> None:
-    """Raise if a code concerns more than one reading.
+    """Raise an error if a code means that the device or the driver is gone.
 
     Raises:
         DeviceLostError: the device is gone.
@@ -134,7 +134,7 @@ def check(code: int) -> None:
 
 
 def check_driver(code: int) -> None:
-    """Raise if a code concerns the whole driver.
+    """Raise an error if a code means that the driver is gone.
 
     Raises:
         DriverGoneError: the driver is gone.

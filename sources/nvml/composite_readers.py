@@ -1,4 +1,4 @@
-"""The readers that are more than one number of one call, without state between rounds."""
+"""Readers that combine several numbers or calls, or that read NVML's field values."""
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
@@ -34,10 +34,10 @@ class FieldValueRequest:
     """A field value to read.
 
     Attributes:
-        number: NVML's id of the field.
+        number: NVML's id of the field value.
         on_value: converts the value to readings.
-        scope: the link, for a field with one value per link.
-        fallback: reads the same field in another way if the device does not support this one.
+        scope: the number of an NVLink, or `ALL_LINKS`; 0 for a field value without links.
+        fallback: reads the field in another way if the device does not support the field value.
     """
 
     number: int
@@ -48,10 +48,10 @@ class FieldValueRequest:
 
 @dataclass(frozen=True, slots=True)
 class FieldValueSpec:
-    """A field that is read as one field value.
+    """How to read one of podgpu's fields with `nvmlDeviceGetFieldValues`.
 
     Attributes:
-        number: NVML's id.
+        number: NVML's id of the field value.
         max_value: the largest possible value, in NVML's unit.
         divisor: divides NVML's value to convert it to the field's unit.
     """
@@ -123,7 +123,10 @@ def utilization(target: ReadTarget) -> Reader:
 
 
 def memory(target: ReadTarget) -> Reader:
-    """Create a reader of device memory; uses version 1, without `reserved`, if 2 is missing."""
+    """Create a reader of device memory.
+
+    If the driver lacks version 2 of the call, the reader uses version 1, without `reserved`.
+    """
     unknown = {codes.FUNCTION_NOT_FOUND, codes.ARGUMENT_VERSION_MISMATCH, codes.NOT_SUPPORTED}
     box = library.memory_box(2)
     call = target.bind("nvmlDeviceGetMemoryInfo_v2", ctypes.byref(box))
@@ -153,7 +156,7 @@ def memory(target: ReadTarget) -> Reader:
 
 
 def memory_total(nvml: Library, handle: Handle) -> int | None:
-    """Return a GPU's total memory in bytes; None if the driver doesn't report it.
+    """Return a GPU's memory in bytes; None if the driver reports none, as for a GB10.
 
     Raises:
         DeviceLostError: the device is gone.
@@ -166,7 +169,7 @@ def memory_total(nvml: Library, handle: Handle) -> int | None:
 
 
 def throttling(target: ReadTarget) -> Reader:
-    """Create a reader of the reasons for lower clocks: the mask, and each supported reason."""
+    """Create a reader of the reasons for lower clocks: the mask, each reason, and the counts."""
     supported = ctypes.c_ulonglong()
     names = (
         "nvmlDeviceGetSupportedClocksEventReasons",
@@ -219,7 +222,11 @@ def remapped_rows(target: ReadTarget) -> Reader:
 
 
 def threshold(target: ReadTarget, field: str) -> Reader:
-    """Create a reader of a temperature limit; calls once, since it takes 2 ms and is constant."""
+    """Create a reader of a temperature limit.
+
+    It calls until the limit is known, and then returns the known limit: the limit is constant, and
+    a call takes 2 ms.
+    """
     box, which = ctypes.c_uint(), ctypes.c_int(THRESHOLDS[field])
     call = target.bind("nvmlDeviceGetTemperatureThreshold", which, ctypes.byref(box))
     output = target.output(field, _CELSIUS)
@@ -268,7 +275,7 @@ def fans(target: ReadTarget, field: str) -> Reader:
 
 
 def licence(target: ReadTarget, field: str) -> Reader:
-    """Create a reader of the vGPU licence: 1 if active, also 0 if the GPU needs none."""
+    """Create a reader of the vGPU licence: 1 if one is active, else 0 (also if none is needed)."""
     box = library.Licence()
     call = target.bind("nvmlDeviceGetGridLicensableFeatures_v4", ctypes.byref(box))
     output = target.output(field, 1)

@@ -1,4 +1,4 @@
-"""Counters that podgpu keeps from the driver's values: energy, and bytes over PCIe."""
+"""Counters that podgpu calculates from the driver's values: energy, and bytes over PCIe."""
 
 import ctypes
 from dataclasses import replace
@@ -15,7 +15,7 @@ COUNTERS: Final = {
     "pcie_transmit_bytes_per_second": "pcie_transmitted_bytes",
     "pcie_receive_bytes_per_second": "pcie_received_bytes",
 }
-"""The counter that is the sum over time of each rate.
+"""By field of a rate: the field of the counter that is the sum of the rate over time.
 
 The driver's own counters (field values 197 and 198) have 32 bits: under load they wrap many times a
 second, and the number of wraps is unknown. So podgpu adds up the rates of GPU performance
@@ -26,10 +26,10 @@ monitoring, each multiplied by the time over which it is the mean.
 class Energy:
     """Reads the energy counter and returns a total that never decreases.
 
-    The power limit bounds the increase. It is read first, and again before a reading is rejected,
-    since it may have been raised. The total starts at the counter's value and increases with the
-    counter between possible readings; see `PlausibleCounter`. A reset of the counter does not
-    decrease it.
+    The total increases at most as fast as the power limit allows. The limit is read before the
+    first reading, and again before a reading is rejected, since it may have been raised. The total
+    starts at the counter's value and increases with the counter between possible readings; see
+    `PlausibleCounter`. A reset of the counter does not decrease the total.
 
     Args:
         target: the GPU.
@@ -68,12 +68,12 @@ class Energy:
         return codes.OK
 
     def reset(self) -> None:
-        """Start from zero: the GPU was away."""
+        """Do not compare the next value with the last one: the GPU was down or has changed."""
         self._growth.reset()
 
 
 class PcieCounters:
-    """Adds up the bytes over PCIe to and from one GPU, from the totals of the request on.
+    """Adds up the bytes over PCIe to and from one GPU, starting from the totals in the request.
 
     Args:
         profiler: reads the rates.
@@ -106,12 +106,12 @@ class PcieCounters:
         return code
 
     def reset(self) -> None:
-        """Leave out the time since the last visit: the GPU was away."""
+        """Do not count the bytes since the last visit: the GPU was down or has changed."""
         self._profiler.reset()
 
 
 def pcie_counters(target: ReadTarget) -> PcieCounters | None:
-    """Create the counters of a GPU; None if they are not requested or GPM is not supported.
+    """Create the counters of a GPU; None if they are not requested or the GPU has no GPM.
 
     Raises:
         DeviceLostError: the device is gone.

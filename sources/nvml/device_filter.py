@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Final, TypeAlias
 
 Ids: TypeAlias = tuple[int, ...] | None
-"""Ascending numbers; an empty tuple means all, None means none."""
+"""Numbers of devices, ascending. An empty tuple means all devices, None means no device."""
 
 MAX_ID: Final = 4095
 
@@ -28,7 +28,8 @@ class DeviceFilter:
     """The devices that are read.
 
     Attributes:
-        flexible: `f`: MIG instances for the fields that they have, GPUs for all other fields.
+        flexible: whether the option is `f`: fields that MIG instances have are read of the
+            instances of a GPU that has instances; all other fields are read of the GPU.
         gpus: numbers of the GPUs, unless `flexible`.
         instances: numbers of the MIG instances, unless `flexible`; see `instance_numbers`.
     """
@@ -65,7 +66,7 @@ class DeviceFilter:
         """Return whether a GPU itself is read.
 
         Args:
-            index: its index.
+            index: index of the GPU; None if it is unknown.
         """
         return self.flexible or _among(index, self.gpus)
 
@@ -76,13 +77,13 @@ class DeviceFilter:
     def conflict_with_node(
         self, count: int, instances: Iterable[int], *, any_mig: bool | None
     ) -> str:
-        """Return why these devices do not exist on this node; empty if they do.
+        """Return why devices of this filter do not exist on this node; empty if all exist.
 
         Args:
-            count: how many GPUs there are.
+            count: number of GPUs.
             instances: numbers of the present MIG instances.
-            any_mig: whether MIG mode is on for a GPU; None if this is unknown; then there may be
-                more instances, and no missing instance is reported.
+            any_mig: whether a GPU has MIG mode on; None if this is unknown. Then there may be more
+                instances, and no missing instance is reported.
         """
         if not self.flexible:
             for index in self.gpus or ():
@@ -108,12 +109,13 @@ def instance_numbers(
     """Return the number of each GPU instance of a GPU, as DCGM assigns it.
 
     The numbers of a GPU start at `index * max_instances`. They are assigned to its GPU instances by
-    size, then by id. Instances of one size are in DCGM's order if NVML lists them by id.
+    size, then by id; profiles with extras are last. For instances of one size, this is DCGM's order
+    if NVML lists them by id.
 
     Args:
-        index: of the GPU.
-        max_instances: how many MIG devices it can have.
-        instances: GPU instance id and profile, such as `1g.10gb`; may contain duplicates.
+        index: index of the GPU.
+        max_instances: maximum number of MIG devices of the GPU.
+        instances: id and profile, such as `1g.10gb`, of each GPU instance; may contain duplicates.
 
     Returns:
         The numbers by GPU instance id.

@@ -29,12 +29,13 @@ _PLACE: Final = "NVML"
 
 @dataclass(frozen=True, slots=True)
 class _Gpu:
-    """A GPU and its response.
+    """A GPU, and the code of its calls.
 
     Attributes:
         name: index, model and bus id, as far as they are known.
-        code: the worst code of its calls.
-        handle: None if it cannot be fetched.
+        code: NVML's code of the first call that failed, or that reported the GPU as lost; 0 if no
+            call failed.
+        handle: NVML's handle of the GPU; None if it cannot be fetched.
     """
 
     name: str
@@ -43,7 +44,10 @@ class _Gpu:
 
 
 async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
-    """Run the checks `nvml.*`: first files of the driver, then the library, in a thread."""
+    """Run the checks `nvml.*`: driver files, library, GPUs, processes. Blocking parts use threads.
+
+    The findings about NVML end with a failure if NVML does not respond in time.
+    """
     driver = await in_thread(partial(library_checks.read_driver, ctx.roots))
     found = [driver.finding]
     # If the driver hangs, the findings from files must still be reported.
@@ -63,7 +67,7 @@ def _check_nvml(
 ) -> None:
     """Open NVML as the source does and check every GPU. Blocking.
 
-    Adds to `findings` one by one, since the driver may hang at any call.
+    Adds the findings about the library before it calls for the GPUs, since these calls may hang.
     """
     found, works = library_checks.check_library(driver, ctx)
     findings += found
@@ -90,7 +94,7 @@ def _processes(options: Options, ctx: DoctorContext) -> Finding:
 
 
 def _check_gpus(driver: Driver, plan: FieldPlan, *, has_hostengine: bool) -> list[Finding]:
-    """Check `nvml.gpus`, `nvml.mig` and `nvml.profiling`, or `nvml.access` if all calls fail.
+    """Check `nvml.gpus`, `nvml.mig` and `nvml.profiling`, or `nvml.access` if all are unknown.
 
     Args:
         driver: what files show about the driver.

@@ -44,7 +44,7 @@ class SlidingCounts(Generic[K]):
     """Counts how often each key occurred within a window.
 
     Args:
-        length_ns: length of the window.
+        length_ns: length of the window in nanoseconds.
     """
 
     def __init__(self, length_ns: int) -> None:
@@ -72,12 +72,13 @@ class SlidingCounts(Generic[K]):
 
 
 class ClockEvents:
-    """Counts by GPU in how many of podgpu's samples each clock event was active.
+    """Counts, for each GPU, in how many of podgpu's samples each clock event was active.
 
-    The counts outlive reloads of the driver and of the configuration, unless the window changes.
+    The counts are those of a window. They outlive reloads of the driver and of the configuration,
+    unless the length of the window changes.
 
     Args:
-        length_ns: length of the window.
+        length_ns: length of the window in nanoseconds.
     """
 
     def __init__(self, length_ns: int) -> None:
@@ -89,7 +90,7 @@ class ClockEvents:
         self._windows: dict[str, SlidingCounts[int]] = {}
 
     def add(self, uuid: str, mask: int, at: Instant) -> Mapping[int, int]:
-        """Count a sample of a GPU; return the counts by bit."""
+        """Count the events in the mask of a GPU's sample; return the window's counts by bit."""
         window = self._windows.setdefault(uuid, SlidingCounts(self.length_ns))
         for bit in REASONS:
             if mask & bit:
@@ -111,12 +112,12 @@ class _GpuXids:
     """The XID errors of one GPU.
 
     Attributes:
-        recent: the counts of the window.
+        recent: how often each code occurred within the window.
         since: since when errors are received; None if they are not watched.
-        last: the last code; 0 for none.
+        last: the code of the last error; 0 without an error.
         counts: how often each code occurred.
         seen: when each code last occurred.
-        logged: when each code was last logged, and how many errors were left out since then.
+        logged: when each code was last logged, and how many of its errors were not logged since.
     """
 
     recent: SlidingCounts[int]
@@ -130,8 +131,8 @@ class _GpuXids:
 class XidCounts:
     """Counts XID errors by GPU and code, since podgpu started and within a window.
 
-    It also limits the log to one error per GPU and code in `LOG_INTERVAL_NS`, since a GPU may
-    report thousands a minute. The log contains how many were left out.
+    It also decides which errors are logged: one per GPU and code in `LOG_INTERVAL_NS`, since a GPU
+    may report thousands a minute. It counts the other errors, so that the log can show how many.
     """
 
     def __init__(self) -> None:
@@ -140,11 +141,12 @@ class XidCounts:
         self._gpus: dict[str, _GpuXids] = {}
 
     def configure(self, codes: Iterable[int], window_ns: int) -> None:
-        """Set what is counted.
+        """Set which counters start at 0, and the window.
 
         Args:
-            codes: their counters start at 0; zeros of other codes are removed.
-            window_ns: the length of the window; a change clears the counts of the window.
+            codes: codes whose counters start at 0. Counters of other codes are removed if they
+                are 0.
+            window_ns: length of the window; a change clears the counts of the window.
         """
         self._codes = tuple(sorted(set(codes)))
         is_new, self._window_ns = window_ns != self._window_ns, window_ns
@@ -168,7 +170,8 @@ class XidCounts:
         """Count one error.
 
         Returns:
-            How many were left out of the log before this one; None if it is left out too.
+            How many errors of this GPU and code were not logged since the last one that was; None
+            if this error must not be logged either.
         """
         gpu = self._gpu(uuid)
         gpu.counts[code] = gpu.counts.get(code, 0) + 1
@@ -183,7 +186,7 @@ class XidCounts:
         return unlogged
 
     def overdue(self, at: Instant) -> list[tuple[str, int, int]]:
-        """Return uuid, code and number of left-out errors that may be logged now."""
+        """Return uuid, code and number of unlogged errors to log now; they count as logged."""
         due = [
             (uuid, code, unlogged)
             for uuid, gpu in self._gpus.items()
@@ -199,7 +202,7 @@ class XidCounts:
         self._gpus.pop(uuid, None)
 
     def with_errors(self, uuids: Iterable[str]) -> list[str]:
-        """Return those of the GPUs that had an XID error."""
+        """Return those of the GPUs that have had an XID error."""
         return [uuid for uuid in uuids if uuid in self._gpus and self._gpus[uuid].seen]
 
     def readings(
@@ -217,7 +220,7 @@ class XidCounts:
     def _values(
         self, gpu: _GpuXids, at: Instant
     ) -> Iterator[tuple[str, Attrs, int | float, Instant | None]]:
-        """Yield the values of a GPU: field, attributes, value, and since when it counts."""
+        """Yield the values of a GPU: field, attributes, value, and when a counter started."""
         last, errors, seen_at, recent = FIELDS
         yield last, (), gpu.last, None
         # All codes are counted from this time, so the first error of a code without a series is an

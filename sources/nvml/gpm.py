@@ -1,8 +1,8 @@
 """GPU performance monitoring (GPM): how busy the parts of a device were between two visits.
 
 NVML takes samples into buffers of the caller, and calculates a metric as the average between two
-samples. So every visit takes one sample and compares it with the sample of the visit before, and
-the windows have no gap between them.
+samples. So a visit takes one sample and compares it with the sample of the visit before, and the
+windows have no gap between them. A visit less than 0.1 s after the last sample takes none.
 """
 
 import ctypes
@@ -36,8 +36,8 @@ class Metric:
     """How a metric of NVML is converted to a field's value.
 
     Attributes:
-        number: NVML's id.
-        factor: converts NVML's unit to the field's.
+        number: NVML's id of the metric.
+        factor: by what NVML's value is multiplied to convert it to the field's unit.
         max_value: the largest possible value, in the field's unit.
         tolerance: by how much rounding may exceed a limit; such a value is set to the limit.
         mig: whether MIG instances have the metric.
@@ -61,7 +61,7 @@ METRICS: Final[Mapping[str, Metric]] = {
 
 
 class MetricQuery:
-    """A query of several metrics with one call; devices that are visited in turn share it."""
+    """A query of several metrics with one call. Several devices use it in turn."""
 
     def __init__(self, nvml: Library, names: tuple[str, ...]) -> None:
         self._box, metrics = library.gpm_metrics_box([METRICS[name].number for name in names])
@@ -79,7 +79,8 @@ class MetricQuery:
     ) -> int:
         """Append the values between two samples; return NVML's code.
 
-        A metric that fails does not affect the others. NOT_SUPPORTED: the device has none of them.
+        A metric that fails does not affect the others. The code is `NOT_SUPPORTED` if the device
+        has none of the metrics.
         """
         box = self._box
         box.sample1, box.sample2 = older.box, newer.box
@@ -116,8 +117,8 @@ class Profiler:
 
     Args:
         target: the device.
-        take: binds the call that takes a sample to a buffer.
-        query: the metrics.
+        take: creates the call that takes a sample into a given buffer.
+        query: the query of the metrics.
     """
 
     def __init__(self, target: ReadTarget, take: Callable[[Any], Call], query: MetricQuery) -> None:
@@ -130,7 +131,10 @@ class Profiler:
         self._shared = False
 
     def read(self, result: GpuReadings, _at: Instant) -> int:
-        """Take a sample and compare it with the previous one. A `Reader`."""
+        """Take a sample and compare it with the previous one. A `Reader`.
+
+        Returns `NOT_CALLED` if the counters are shared, or the previous sample is too new.
+        """
         if self._shared:
             return codes.NOT_CALLED
         older, at = self._previous, self._target.now()
@@ -168,7 +172,7 @@ class Profiler:
         self._spare.clear()
 
     def set_shared(self, *, shared: bool) -> None:
-        """Set whether others share the counters; they then do not describe this device."""
+        """Set whether other instances share this device's counters; then they are not read."""
         if shared:
             self.reset()
         self._shared = shared
@@ -178,7 +182,7 @@ class Profiling:
     """GPM of one GPU and its MIG instances.
 
     Args:
-        target: the GPU; its metrics are those of the requested fields.
+        target: the GPU, and the requested fields.
 
     Raises:
         DeviceLostError: the device is gone.
@@ -200,7 +204,7 @@ class Profiling:
         self._instances = MetricQuery(target.nvml, names) if names else None
 
     def _existing(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Leave out engines that the GPU does not have: NVML reports them as idle."""
+        """Return the names without engines that the GPU lacks: NVML reports no activity of them."""
         engines = {name: found for name in names if (found := _ENGINE.fullmatch(name))}
         has = self._target.nvml.engines(self._target.handle) if engines else None
         if has is None:
@@ -212,7 +216,7 @@ class Profiling:
         )
 
     def profiler(self, uuid: str, gpu_instance: int | None = None) -> Profiler | None:
-        """Create the profiler of the GPU or of a MIG instance; None if there is nothing to read.
+        """Create the profiler of the GPU or of a MIG instance; None if it has no metric to read.
 
         NVML counts per GPU instance, not per compute instance.
         """

@@ -30,11 +30,11 @@ class RawDeviceUse:
     """A usage sample of one device, without the owners of its processes.
 
     Attributes:
-        use: the sample, without processes. Its busy time is from GPM: of a MIG instance, and of a
-            GPU whose processes are hidden.
-        listed: its processes; None if they cannot be listed.
-        utilization: busy time of each process since the sample before; None if it is unknown per
-            process.
+        use: the sample, without processes. Its busy time comes from GPM, and is known only for a
+            MIG instance, and for a GPU while its processes are hidden.
+        listed: the processes on the device; None if they cannot be listed.
+        utilization: busy time of each process since the previous sample, by pid; None if it is
+            unknown.
     """
 
     use: DeviceUse
@@ -43,10 +43,10 @@ class RawDeviceUse:
 
 
 class GpuSample(GpuReadings):
-    """The usage samples of a GPU and its MIG instances; no readings, but errors.
+    """The usage samples and the errors of one visit to a GPU; the list of readings stays empty.
 
     Attributes:
-        devices: its MIG instances, then the GPU; empty if it is down.
+        devices: samples of the MIG instances, then of the GPU, as far as they succeeded.
     """
 
     __slots__ = ("devices",)
@@ -68,7 +68,9 @@ class _SampledDevice:
     def read(
         self, sample: GpuSample, at: Instant, *tiers: list[Reader]
     ) -> tuple[GpuReadings, Instant | None]:
-        """Call the readers of some tiers; return their readings and the time of the last sample.
+        """Call the readers of some tiers; return the readings, and when the last sample was taken.
+
+        That time is None if there is no last sample, or if it failed.
 
         Raises:
             DeviceLostError: the device is gone.
@@ -93,7 +95,7 @@ class _SampledDevice:
 
 
 class GpuUsageSampler:
-    """Takes usage samples of one open GPU, each of which continues from the last.
+    """Takes usage samples of one open GPU; each sample continues from the last.
 
     Args:
         nvml: the library.
@@ -101,9 +103,10 @@ class GpuUsageSampler:
         now: returns the current time.
 
     Attributes:
-        was_down: set by the caller: the GPU was down since the last sample.
-        processes_hidden: set by the caller: the driver hides processes, so that its data about
-            them does not show how busy the GPU was.
+        was_down: whether the GPU was down since the last sample; the caller sets it, `sample`
+            clears it.
+        processes_hidden: whether the driver hides processes, so that its data about processes does
+            not show how busy the GPU was; the caller sets it.
     """
 
     def __init__(self, nvml: Library, gpu: OpenGpu, now: Callable[[], Instant]) -> None:
@@ -202,7 +205,7 @@ class GpuUsageSampler:
 
 
 def _raw_use(read: GpuReadings, since: Instant | None, sample: GpuSample) -> RawDeviceUse:
-    """Create the usage sample of a GPU or an instance; add errors of impossible values."""
+    """Create the usage sample of a GPU or an instance; add an error for impossible memory sizes."""
     values = {reading.field: int(reading.value) for reading in read if reading.field != BUSY}
     total, free = values.get(_TOTAL), values.get(_FREE)
     ratio = next((reading.value for reading in read if reading.field == BUSY), None)
@@ -227,7 +230,7 @@ def _raw_use(read: GpuReadings, since: Instant | None, sample: GpuSample) -> Raw
 def _plausible(
     listed: tuple[GpuProcess, ...], total: int | None, sample: GpuSample
 ) -> tuple[GpuProcess, ...]:
-    """Return the processes, without the memory of those that use more than the device has."""
+    """Return the processes; for memory above that of the device, add an error and set None."""
     if total is None or all((one.memory_bytes or 0) <= total for one in listed):
         return listed
     sample.errors.append(codes.OUT_OF_RANGE)

@@ -59,17 +59,19 @@ _BRANDS: Final = {
 class Inventory:
     """The GPUs of one initialisation of NVML, by index.
 
-    Only the sampling thread changes it while that thread runs. The event loop may read `gpus`,
-    `closed` and `devices` at any time: both dictionaries are replaced together and never changed.
+    While the sampling thread runs, only that thread changes the inventory. The event loop may read
+    `gpus`, `closed` and `devices` at any time: both dictionaries are replaced together and never
+    changed.
 
     Args:
         nvml: the library.
         wanted: what to read.
         now: returns the current time.
-        remembered: devices of an earlier run by index, for a GPU that cannot be opened yet.
+        remembered: devices of an earlier run by index, for GPUs that cannot be opened yet.
 
     Attributes:
-        errors: errors since they were last taken: uuid or name of a GPU, and NVML's code.
+        errors: errors that the caller has not yet taken: uuid or name of a GPU, or an empty text
+            for the driver; and NVML's code.
     """
 
     def __init__(
@@ -97,12 +99,12 @@ class Inventory:
 
     @property
     def closed(self) -> _Closed:
-        """The known devices of indexes that cannot be opened now."""
+        """The known devices by index, for each index whose GPU cannot be opened now."""
         return self._current[1]
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """All devices in their order; the same tuple until something changes."""
+        """All known devices, sorted by `Device.order`; the same tuple until a device changes."""
         gpus, closed = self._current
         groups = [*(gpu.devices for gpu in gpus.values()), *closed.values()]
         found = (device for group in groups for device in group)
@@ -113,12 +115,12 @@ class Inventory:
 
     @property
     def by_index(self) -> dict[int, tuple[Device, ...]]:
-        """The devices of each index."""
+        """The known devices by index: the GPU and its MIG instances."""
         gpus, closed = self._current
         return {**closed, **{index: gpu.devices for index, gpu in gpus.items()}}
 
     def contradiction(self) -> str:
-        """Return why the requested devices do not exist; empty if they do, or if it is unknown."""
+        """Return why devices of the option `devices` do not exist; empty if all may exist."""
         gpus = self.gpus
         modes = {gpu.mig_mode for gpu in gpus.values()}
         is_complete = len(gpus) == self._count and None not in modes
@@ -166,7 +168,7 @@ class Inventory:
         yield from self._scan_steps(rescan=True, is_critical=True)
 
     def read_steps(self, *, slow: bool, rescan: bool) -> Steps:
-        """Yield the steps that count the GPUs, open them again if required, and read each."""
+        """Yield the steps that count the GPUs, open them if required, and read each open one."""
         yield from self._scan_steps(rescan=rescan, is_critical=False)
         for gpu in self.gpus.values():
             yield Step(gpu.uuid, partial(gpu.read, slow=slow))
@@ -231,7 +233,11 @@ class Inventory:
         self._current = (dict(sorted(gpus.items())), closed)
 
     def _open_gpu(self, index: int) -> OpenGpu | Device | None:
-        """Open a GPU; return only its device if it is lost, None if it has no readable uuid."""
+        """Open a GPU, unless it is open, up and unchanged.
+
+        Returns:
+            The open GPU; only its device if it is lost; None if its uuid cannot be read.
+        """
         nvml = self._nvml
         code, handle = nvml.handle_at(index)
         uuid = ""
@@ -266,9 +272,9 @@ class Inventory:
             return device
 
     def _peers(self, uuid: str) -> Iterator[tuple[int, Handle]]:
-        """Yield index and handle of the other GPUs that are idle when it comes to them."""
+        """Yield index and handle of the other GPUs that are up and that no thread calls then."""
         for index, gpu in self.gpus.items():
-            if gpu.uuid != uuid and gpu.is_idle:
+            if gpu.uuid != uuid and gpu.is_free_to_call:
                 yield index, gpu.handle
 
 
@@ -289,9 +295,9 @@ def _facts(answers: Iterable[tuple[str, tuple[int, str]]]) -> Facts:
 
 
 def _board_texts(nvml: Library, handle: Handle) -> Iterator[tuple[str, tuple[int, str]]]:
-    """Query the texts of a board; each takes some microseconds.
+    """Query the texts about a board: name, and NVML's code with the text.
 
-    The checksum of the inforom is not read: it takes 70 ms.
+    Each query takes some microseconds. The checksum of the inforom is not read: it takes 70 ms.
     """
     for name, call in _TEXTS:
         yield name, nvml.text(call, handle)

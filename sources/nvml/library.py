@@ -70,7 +70,7 @@ SAMPLE_SIZE: Final = ctypes.sizeof(pynvml.c_nvmlSample_t)
 
 
 class Buffer:
-    """A buffer for one sample; when its last reference is gone, another sample may use it.
+    """A GPM buffer for one sample. After its last reference is gone, its memory is used again.
 
     Attributes:
         box: NVML's buffer.
@@ -92,8 +92,8 @@ class Buffers:
     the event loop, which must not call NVML. So unused buffers are kept until NVML is shut down.
 
     Args:
-        make: creates an empty box.
-        call: calls a function of NVML.
+        make: creates an empty `nvmlGpmSample_t`.
+        call: calls a function of NVML and returns its code.
     """
 
     def __init__(self, make: Callable[[], Any], call: Callable[..., int]) -> None:
@@ -103,7 +103,7 @@ class Buffers:
         self._unused: deque[Any] = deque()
 
     def new(self) -> tuple[int, Buffer | None]:
-        """Return an unused or a new buffer; None with a code other than 0."""
+        """Return NVML's code, and an unused or a new buffer; None if the code is not 0."""
         try:
             box = self._unused.pop()
         except IndexError:
@@ -120,7 +120,7 @@ class Buffers:
 
 
 class Library:
-    """NVML, from initialisation to shutdown. It is initialised at most once at any time.
+    """The NVML library: `open` initialises it, unless it is initialised, and `close` shuts it down.
 
     Every method except `invalidate` may block for any time.
 
@@ -226,7 +226,7 @@ class Library:
         return self._pci(("nvmlDeviceGetPciInfo_v3",), handle)
 
     def remote_bus_id(self, handle: Handle, link: int) -> tuple[int, str]:
-        """Query the PCI bus id of the device at the other end of an NVLink."""
+        """Query the PCI bus id of the other end of an NVLink; return NVML's code and the id."""
         names = ("nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemotePciInfo")
         return self._pci(names, handle, ctypes.c_uint(link))
 
@@ -266,17 +266,19 @@ class Library:
         return found if any(found.values()) else None
 
     def supports_gpm(self, handle: Handle) -> tuple[int, bool]:
-        """Query whether a GPU supports GPU performance monitoring."""
+        """Query whether a GPU supports GPM; return NVML's code, and whether it does."""
         box = _GPM_SUPPORT()
         box.version = pynvml.NVML_GPM_SUPPORT_VERSION
         code = self.call("nvmlGpmQueryDeviceSupport", handle, ctypes.byref(box))
         return code, bool(box.isSupportedDevice)
 
     def first_slice(self, handle: Handle, gi: int) -> tuple[int, int]:
-        """Query the first memory slice of a GPU instance; some drivers require privileges.
+        """Query the first memory slice of a GPU instance; return NVML's code and the slice.
+
+        Some drivers require privileges.
 
         Args:
-            handle: of the GPU.
+            handle: handle of the GPU.
             gi: id of the GPU instance.
         """
         instance, info = pynvml.c_nvmlGpuInstance_t(), pynvml.c_nvmlGpuInstanceInfo_t()
@@ -286,7 +288,11 @@ class Library:
         return code, info.placement.start
 
     def fabric(self, handle: Handle) -> tuple[int, Struct]:
-        """Query the NVLink fabric of a GPU, with the newest call that the driver has."""
+        """Query the NVLink fabric of a GPU, with the newest call that the driver has.
+
+        Returns:
+            NVML's code, and the struct of that call.
+        """
         info = pynvml.c_nvmlGpuFabricInfo_v2_t()
         info.version = pynvml.nvmlGpuFabricInfo_v2
         code = self.call("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info))
@@ -296,14 +302,14 @@ class Library:
         return code, info
 
     def attributes(self, handle: Handle) -> tuple[int, Struct]:
-        """Query the size of a MIG instance."""
+        """Query the slices and the memory of a MIG instance; return NVML's code and the struct."""
         attributes = pynvml.c_nvmlDeviceAttributes()
         code = self.call("nvmlDeviceGetAttributes_v2", handle, ctypes.byref(attributes))
         return code, attributes
 
 
 def address(handle: Handle) -> int:
-    """Return the address of a handle, which identifies the device within one initialisation."""
+    """Return the memory address in a handle: it identifies the device until NVML is reopened."""
     return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 
@@ -332,7 +338,10 @@ def field_number(value: Struct) -> int | float | None:
 
 
 def gpm_metrics_box(ids: Sequence[int]) -> tuple[Any, list[Struct]]:
-    """Create a request for these metrics; the caller sets its `sample1` and `sample2`."""
+    """Create a request for these metrics; return it, and its part for each metric.
+
+    The caller sets `sample1` and `sample2` of the request.
+    """
     box = _GpmMetrics()
     box.version = pynvml.NVML_GPM_METRICS_GET_VERSION
     box.numMetrics = len(ids)

@@ -27,13 +27,13 @@ class MigInstance:
     """The instance at one of the GPU's MIG indexes.
 
     Attributes:
-        key: uuid, GI and CI.
+        key: uuid, GI number and CI number.
         device: the instance.
         plan: its readers.
-        handle: valid until the next enumeration.
-        address: of the handle; None while it cannot be fetched.
-        shared: whether other instances are, or may be, on its GPU instance; the counters of the
-            GPU instance then cover all of them.
+        handle: NVML's handle of the instance, valid until the next enumeration.
+        address: the memory address in the handle; None while the handle cannot be fetched.
+        shared: whether its GPU instance has, or may have, other instances. Then the counters of
+            the GPU instance cover all of them.
     """
 
     key: _Key
@@ -47,12 +47,12 @@ class MigInstance:
 class MigInstances:
     """The instances of one GPU with MIG mode on.
 
-    The partition can change at any moment, and the handle of a removed instance may later mean
-    another. So each round fetches the handles by index and compares uuid, GI and CI.
+    The partition can change at any moment, and the handle of a removed instance may later belong to
+    another instance. So each round fetches the handles by index and compares uuid, GI and CI.
 
     Attributes:
-        devices: the instances, in their order.
-        numbers: the numbers of the GPU instances by id, as the option `devices` uses them.
+        devices: the instances, sorted by `Device.order`.
+        numbers: number of each GPU instance in the option `devices`, by its id.
     """
 
     def __init__(self, target: ReadTarget, parent: Device, profiling: Profiling) -> None:
@@ -114,7 +114,7 @@ class MigInstances:
             slot.plan.set_shared(shared=slot.shared)
 
     def read(self, result: GpuReadings, at: Instant, *, revive: bool) -> None:
-        """Read the included instances; a failure of one does not affect the others.
+        """Read the instances that the option `devices` includes; failures affect only one.
 
         Raises:
             DriverGoneError: the driver is gone.
@@ -128,7 +128,7 @@ class MigInstances:
                 result.errors.append(lost.code)
 
     def present_instances(self) -> list[MigInstance]:
-        """Return the included instances that have a handle, as last enumerated."""
+        """Return the instances of the option `devices` whose handle was fetched last time."""
         return [
             slot
             for slot in self._slots
@@ -137,13 +137,13 @@ class MigInstances:
         ]
 
     def reset(self) -> None:
-        """Reset the counters of all instances: the GPU was away."""
+        """Reset the readers of all instances that keep state: the GPU was down."""
         for slot in self._slots:
             if slot is not None:
                 slot.plan.reset()
 
     def _read_index(self, index: int) -> tuple[int, _Key | None]:
-        """Fetch the handle at an index, and its uuid, GI and CI."""
+        """Fetch the handle at an index; return NVML's code, and the instance's uuid, GI and CI."""
         nvml, handle = self._nvml, library.Device()
         name = "nvmlDeviceGetMigDeviceHandleByIndex"
         self._handle = handle
@@ -169,7 +169,7 @@ class MigInstances:
         return MigInstance(key, device, plan, self._handle, library.address(self._handle))
 
     def _profile(self) -> str:
-        """Return the profile from the instance's name, otherwise from its size."""
+        """Return the profile from the instance's name, else from its size; empty if unknown."""
         code, name = self._nvml.text("nvmlDeviceGetName", self._handle)
         codes.check(code)
         if code == 0 and (match := _PROFILE.search(name)):

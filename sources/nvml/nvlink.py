@@ -37,11 +37,11 @@ ERRORS: Final = {
     "nvlink_replay_errors": (52, 161),
     "nvlink_recovery_errors": (59, 162),
 }
-"""NVML's id of the sum over all links, and the id that replaces it on Hopper and newer.
+"""By field: NVML's id of the sum over all links, and the id for Hopper and newer GPUs, if any.
 
-These GPUs do not count CRC errors of data in a field value. Their counters per link return a
-number that grows by thousands while no packet is replayed. It is not a count of such errors, so
-there is no reading."""
+Hopper and newer GPUs do not count CRC errors of data in a field value. Their counters per link
+return a number that grows by thousands while no packet is replayed. It is not a count of such
+errors, so there is no reading."""
 
 TOTALS: Final = (
     "nvlink_bandwidth_bytes_per_second",
@@ -90,8 +90,8 @@ def read_links(nvml: Library, handle: Handle) -> Links | None:
     """Read the links of a GPU.
 
     Returns:
-        None if they are unknown: the driver lacks the call, or it failed. A GPU for which the
-        driver supports no links has none.
+        The links, without links if the driver supports none for this GPU. None if they are
+        unknown: the driver lacks the call, or it failed.
 
     Raises:
         DeviceLostError: the device is gone.
@@ -136,7 +136,8 @@ def nvlink_count(
             distinguish separate sets of switches: if this is False, no switches connect them.
 
     Returns:
-        The direct links, or through switches the links of the GPU with fewer; None if unknown.
+        The number of direct links. Without direct links, if both GPUs have links to switches: the
+        number of active links of the GPU with fewer. None if it is unknown.
     """
     (bus_a, one), (bus_b, other) = a, b
     if one is None or other is None:
@@ -158,7 +159,7 @@ def read_fabric(nvml: Library, handle: Handle) -> tuple[str, int | None]:
 
     Returns:
         The cluster's uuid and the clique's number. The uuid is empty for the switches of a single
-        node. Empty and None if the GPU is not registered.
+        node. Empty and None if the GPU is not registered, or if the driver does not report it.
 
     Raises:
         DeviceLostError: the device is gone.
@@ -174,7 +175,7 @@ def read_fabric(nvml: Library, handle: Handle) -> tuple[str, int | None]:
 
 
 def read_level(nvml: Library, one: Handle, other: Handle) -> tuple[int, Level | None]:
-    """Read the closest common level of two GPUs; None for an unknown level."""
+    """Read the closest common PCIe level of two GPUs; return NVML's code and the level."""
     code, number = nvml.number("nvmlDeviceGetTopologyCommonAncestor", one, other)
     if code:
         return code, None
@@ -185,7 +186,11 @@ def read_level(nvml: Library, one: Handle, other: Handle) -> tuple[int, Level | 
 
 
 def read_reachable(nvml: Library, one: Handle, other: Handle) -> tuple[int, bool | None]:
-    """Read whether two GPUs reach each other over NVLink; takes up to 2 ms."""
+    """Read whether two GPUs reach each other over NVLink; takes up to 2 ms.
+
+    Returns:
+        NVML's code, and whether they do; None if it is unknown.
+    """
     code, status = nvml.number("nvmlDeviceGetP2PStatus", one, other, ctypes.c_int(_NVLINK))
     return code, status == 0 if code == 0 and status < _P2P_UNKNOWN else None
 
@@ -202,11 +207,11 @@ def count(target: ReadTarget) -> int:
 class _Traffic:
     """The two byte counters of one link, or of all links, and their sum as a rate.
 
-    Both are in one batch, the transmitted bytes first.
+    Both counters are in one batch, the transmitted bytes first.
 
     Args:
         target: the GPU.
-        counters: name and attributes of the two counters; empty if they are not requested.
+        counters: name and attributes of the two counters; an empty name or list if not requested.
         rate: name of the rate; empty if it is not requested.
     """
 
@@ -218,7 +223,7 @@ class _Traffic:
         self._before: tuple[int | float, Instant] | None = None
 
     def requests(self, link: int) -> Iterator[FieldValueRequest]:
-        """Yield the field values of a link, or of all links."""
+        """Yield the requests of field values of a link, or of all links."""
         for place, number in enumerate(_DIRECTIONS.values()):
             yield FieldValueRequest(number, partial(self._take, place), link)
 
@@ -248,7 +253,7 @@ class _Traffic:
 
 
 def traffic(target: ReadTarget) -> Iterator[FieldValueRequest]:
-    """Yield the field values of the traffic over NVLinks."""
+    """Yield the requests of field values for the traffic over NVLinks."""
     if target.wants(*TOTALS):
         rate, *totals = (name if target.wants(name) else "" for name in TOTALS)
         yield from _Traffic(target, [(name, ()) for name in totals], rate).requests(ALL_LINKS)
@@ -266,7 +271,7 @@ def traffic(target: ReadTarget) -> Iterator[FieldValueRequest]:
 
 
 def errors(target: ReadTarget) -> Iterator[FieldValueRequest]:
-    """Yield the field values that count errors over all links."""
+    """Yield the requests of field values that count errors over all links."""
     for field, (total_id, newer_id) in ERRORS.items():
         if target.wants(field):
             add = target.output(field, COUNT).add

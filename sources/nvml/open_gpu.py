@@ -23,17 +23,17 @@ _REVIVE_EVERY: Final = 10  # slow rounds
 class OpenGpu:
     """A GPU that has a handle.
 
-    It shares no buffers with other GPUs, since a thread may hang in it while another thread reads
-    the rest.
+    It shares no buffers with other GPUs, since a thread may hang in a call for it while another
+    thread reads the other GPUs.
 
     Attributes:
         device: the GPU.
-        handle: of this initialisation of NVML.
+        handle: NVML's handle, valid until NVML is initialised again.
         devices: the GPU and its MIG instances.
         up: whether the GPU responded at the last visit.
-        fault_code: NVML's code for which it is down; 0 while it is up.
+        fault_code: NVML's code for which the GPU is down; 0 while it is up.
         mig_mode: whether MIG mode is on; None if the driver failed to report it.
-        mig: the MIG instances, for a step of this GPU; None if MIG mode is off.
+        mig: the MIG instances; None if MIG mode is off. Use it only within a step of this GPU.
     """
 
     def __init__(self, target: ReadTarget, device: Device, peers: Peers) -> None:
@@ -64,13 +64,13 @@ class OpenGpu:
         return self.device.uuid
 
     @property
-    def is_idle(self) -> bool:
-        """Whether it is up and no thread is in the driver with it; such a thread may hang."""
+    def is_free_to_call(self) -> bool:
+        """Whether the GPU is up and no thread calls the driver for it; such a call may hang."""
         return self.up and not self._visited
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The GPU and its MIG instances, in their order."""
+        """The GPU and its MIG instances, sorted by `Device.order`."""
         mig = self.mig  # read once: the sampling thread may change it
         return (self.device,) if mig is None else (self.device, *mig.devices)
 
@@ -81,19 +81,22 @@ class OpenGpu:
 
     @property
     def numbers(self) -> dict[int, int]:
-        """The numbers of the GPU instances by id, as the option `devices` uses them."""
+        """The number of each GPU instance in the option `devices`, by its id."""
         mig = self.mig
         return {} if mig is None else mig.numbers
 
     @property
     def drain_due_ns(self) -> float:
-        """When `drain` has to be called, unless a round comes first; infinite for never."""
+        """When `drain` must be called unless a round comes first, by the monotonic clock.
+
+        Infinite if it need not be called.
+        """
         if not self.is_read:
             return math.inf
         return min((ring.due_ns for ring in self._plan.rings), default=math.inf)
 
     def drain(self) -> None:
-        """Read the driver's own samples that it would soon overwrite.
+        """Read the driver's own samples of this GPU that the driver would soon overwrite.
 
         Raises:
             DriverGoneError: the driver is gone.
@@ -107,7 +110,7 @@ class OpenGpu:
 
     @contextmanager
     def visit(self) -> Iterator[None]:
-        """Mark in this context that a thread is in the driver with this GPU."""
+        """Mark in this context that a thread calls the driver for this GPU."""
         self._visited = True
         try:
             yield
@@ -126,7 +129,7 @@ class OpenGpu:
         return result
 
     def read_forced(self) -> GpuReadings:
-        """Read only energy and utilisation.
+        """Read only energy and utilisation, because the holders of a device of this GPU changed.
 
         Raises:
             DriverGoneError: the driver is gone.
@@ -178,7 +181,7 @@ class OpenGpu:
             result.processes[:] = [listed for listed in result.processes if listed.device != uuid]
 
     def _mark_down(self, result: GpuReadings, code: int) -> None:
-        """Drop all readings: those of a GPU that is down are not reliable."""
+        """Mark the GPU as down and drop all readings: those of such a GPU are not reliable."""
         result.clear()
         result.processes.clear()
         result.errors = [code] if code in codes.LOST else result.errors
@@ -188,7 +191,7 @@ class OpenGpu:
             self.mig.reset()
 
     def _update_mig_mode(self, result: GpuReadings) -> None:
-        """Read whether MIG mode is on. The call takes over 100 us; a change needs an idle GPU."""
+        """Read whether MIG mode is on. The call takes over 100 us; a change resets the GPU."""
         current, pending = ctypes.c_uint(), ctypes.c_uint()
         target = self._target
         code = target.bind("nvmlDeviceGetMigMode", ctypes.byref(current), ctypes.byref(pending))()
@@ -208,6 +211,6 @@ class OpenGpu:
             self._reset_after_mode_change()
 
     def _reset_after_mode_change(self) -> None:
-        """Start from zero: a change of MIG mode resets the GPU and its counters."""
+        """Reset the readers: a change of MIG mode resets the GPU and its counters."""
         self._plan.revive()
         self._plan.reset()

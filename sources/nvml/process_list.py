@@ -21,15 +21,16 @@ _MAX_SIZE: Final = 1 << 16
 
 
 def processes(target: ReadTarget, *, carries: bool) -> Reader:
-    """Create a reader of the processes; the join derives memory readings per process from them.
+    """Create a reader of the processes on a device.
 
-    An unchanged list is the same object, by which the join sees that nothing has changed.
+    It appends a list of processes, and the number of processes of each kind if requested. An
+    unchanged list is the same object, by which the join sees that nothing has changed.
 
     Args:
         target: the device.
         carries: whether the device may have MIG instances. The driver lists their processes for the
-            GPU too. Those that were listed for an instance in this visit are left out here, so that
-            a sum over all devices has each process once.
+            GPU too. Processes that were listed for an instance in this visit are left out here, so
+            that a sum over all devices has each process once.
     """
     uuid, valid_ns = target.uuid, target.wanted.fast_valid_ns
     with_count = target.wants(_FIELD)

@@ -1,7 +1,7 @@
 """Finds the containers of processes in procfs.
 
-NVML identifies processes only by pid, and pids are reused. A pid with its start time identifies a
-process, so records are kept by both.
+NVML identifies processes only by pid, and pids are reused. So podgpu also remembers the start time
+of the process that has a pid.
 """
 
 import logging
@@ -34,7 +34,7 @@ class Process:
 
     Attributes:
         started: its start time, in clock ticks since the start of the machine.
-        owner: as `ProcessUse.owner`.
+        owner: the container of the process, as `ProcessUse.owner`.
         is_mps_server: whether it has the name of an MPS server.
     """
 
@@ -48,11 +48,11 @@ class PidRecord:
     """What is known about a pid.
 
     Attributes:
-        current: the process that has it; None if it has ended or is not visible.
-        began_us: start time of `current` by the wall clock, in microseconds; None if it had the pid
-            at the last lookup too, or if the time is unknown.
+        current: the process that has the pid; None if it has ended or is not visible.
+        began_us: start time of `current` by the wall clock, in microseconds; None if `current` had
+            the pid at the last lookup too, or if the time is unknown.
         previous: another process that had the pid at the last lookup.
-        seen_ns: when `previous` was last seen, by the monotonic clock.
+        seen_ns: when `previous` was last seen, by the monotonic clock; 0 without `previous`.
     """
 
     current: Process | None = None
@@ -69,7 +69,7 @@ class Procfs:
 
     Args:
         root: where procfs is mounted.
-        most: how many processes are remembered; the least recently looked up are dropped.
+        most: how many processes are remembered; those not looked up for longest are dropped.
     """
 
     def __init__(self, root: Path, most: int = MAX_REMEMBERED) -> None:
@@ -78,10 +78,12 @@ class Procfs:
         self._processes: dict[int, tuple[Process, int]] = {}
 
     def lookup(self, pids: Iterable[int], at: Instant) -> dict[int, PidRecord]:
-        """Look up processes; reads one file for each known process, two for others.
+        """Return what is known about some pids.
+
+        Reads one file for each process whose container is known, two for each other process.
 
         Args:
-            pids: in the pid namespace that procfs shows.
+            pids: pids in the pid namespace that procfs shows.
             at: the present time.
         """
         up_ns = uptime_ns(read(self._root / "uptime"))
@@ -129,8 +131,8 @@ def hidden_reason(root: Path, *, is_configured: bool) -> str:
 
     The procfs at its usual place is the host's if the pid namespace is the initial one. In another
     namespace it is not the host's if this process is the first one there, or if the first one is
-    in the same container or pod. If neither is visible, as on a node that is itself a container, it
-    is assumed to be the host's.
+    in the same container or pod. If neither is the case, as on a node that is itself a container,
+    it is assumed to be the host's.
 
     Args:
         root: where procfs is mounted.

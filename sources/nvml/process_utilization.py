@@ -18,8 +18,9 @@ from sources.nvml.library import Handle, Library
 from sources.nvml.reader_parts import GpuReadings, GrowingArray
 
 LATEST_US: Final = 1_000_000
-"""Samples of the driver that are older than a second have all been read. Without this bound, a
-process that starts after an idle time would also be credited with that time."""
+"""A call continues at most so many microseconds before the last call: older samples of the driver
+have been read. Without this bound, a process that starts after a time without samples would also be
+credited with that time. A time stamp further in the future is impossible."""
 
 HELD_NS: Final = 13 * NS
 """How long the driver keeps its samples at least: some 70 samples at five per second."""
@@ -52,10 +53,10 @@ class Utilization:
 
     Args:
         nvml: the library.
-        handle: of the GPU.
+        handle: NVML's handle of the GPU.
 
     Attributes:
-        by_pid: the busy times of the last call by pid; a process without an entry was idle. None
+        by_pid: the busy times of the last call by pid; a process without an entry did no work. None
             if they do not cover all the time since the call before.
         is_plausible: whether all values of the last call are possible.
     """
@@ -130,7 +131,7 @@ class Utilization:
         return fitted
 
     def reset(self) -> None:
-        """Start from zero: the GPU was away or has changed."""
+        """Start from zero: the GPU was down or has changed."""
         self._last = self.by_pid = None
         self._carried_over.clear()
 

@@ -1,4 +1,4 @@
-"""The read plan of one handle: its readers, and which of them the device supports."""
+"""The read plan of one device: its readers, and which of them the device supports."""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -70,22 +70,23 @@ _POWER_LIMIT: Final = _Number(
 )
 
 FORCED: Final = frozenset({ENERGY, *composite_readers.UTILIZATION})
-"""Fields that are read immediately when a device gets another holder."""
+"""Fields that are read immediately when the holders of a device change."""
 
 Stateful: TypeAlias = Profiler | Ring | PcieCounters | Energy | Utilization
 """A reader, as a method, that continues from its last call until `reset` is called."""
 
 
 class Plan:
-    """The readers of one handle.
+    """The readers of one device.
 
-    A reader whose device lacks the reading is disabled until `revive` is called.
+    A reader of the fast or the slow tier is disabled if the device or the driver does not support
+    it, until `revive` is called.
 
     Attributes:
         fast: enabled readers of the fast tier.
         slow: enabled readers of the slow tier.
-        forced: readers that run immediately when the device gets another holder.
-        stateful: those that keep state between rounds.
+        forced: readers that run immediately when the holders of the device change.
+        stateful: readers that keep state between rounds.
     """
 
     def __init__(self, fast: list[Reader]) -> None:
@@ -96,7 +97,7 @@ class Plan:
         self._disabled: list[tuple[list[Reader], Reader]] = []
 
     def run(self, tier: list[Reader], result: GpuReadings, at: Instant) -> bool:
-        """Call the readers of a tier; return whether a working driver returned any code.
+        """Call the readers of a tier; return whether a returned code shows that the driver works.
 
         Raises:
             DeviceLostError: the device is gone.
@@ -124,7 +125,7 @@ class Plan:
 
     @property
     def rings(self) -> list[Ring]:
-        """The readers of samples that the driver takes."""
+        """The readers of the driver's own samples."""
         return [one for one in self.stateful if isinstance(one, Ring)]
 
     def set_shared(self, *, shared: bool) -> None:
@@ -134,23 +135,23 @@ class Plan:
                 one.set_shared(shared=shared)
 
     def reset(self) -> None:
-        """Reset readers with state: the device was away or has changed."""
+        """Reset the readers that keep state: the device was down or has changed."""
         for one in self.stateful:
             one.reset()
 
     def revive(self) -> None:
-        """Enable the disabled readers again: the driver may support them now."""
+        """Enable the disabled readers again: the device may support them now."""
         for tier, read in self._disabled:
             tier.append(read)
         self._disabled.clear()
 
 
 def for_gpu(target: ReadTarget, peers: Peers) -> Plan:
-    """Compile the plan of a physical GPU.
+    """Create the read plan of a physical GPU.
 
     Args:
         target: the GPU.
-        peers: returns the GPUs that it may reach.
+        peers: returns the other GPUs that can be called now.
 
     Raises:
         DeviceLostError: the device is gone.
@@ -189,7 +190,7 @@ _SINGLE: Final[dict[str, Callable[[ReadTarget, str], Reader]]] = {
 
 
 def shared(target: ReadTarget, *, carries: bool) -> list[Reader]:
-    """Create the readers that GPUs and MIG instances share."""
+    """Create the readers that GPUs and MIG instances have: of memory and of processes."""
     found: list[Reader] = []
     if target.wants(*composite_readers.MEMORY_FIELDS.values()):
         found.append(composite_readers.memory(target))
@@ -226,7 +227,7 @@ def _values(target: ReadTarget, specs: dict[str, FieldValueSpec]) -> Iterator[Fi
 
 
 def _slow_values(target: ReadTarget) -> Iterator[FieldValueRequest]:
-    """Yield the field values of the slow tier, which are read with one call."""
+    """Yield the requests of the field values of the slow tier, which one call reads."""
     yield from _values(target, composite_readers.SLOW)
     yield from nvlink.traffic(target)
     yield from nvlink.errors(target)

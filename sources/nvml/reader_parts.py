@@ -1,4 +1,4 @@
-"""What is read of a device, and the readings that a visit results in.
+"""What to read of a device, the readings of a visit, and the parts of readers.
 
 A reader is created once per device and called each round; it appends readings to a result and
 returns NVML's code. A value that means "not available" appends nothing and is no error; an
@@ -24,7 +24,7 @@ NONE32: Final = 0xFFFF_FFFF
 NONE64: Final = 0xFFFF_FFFF_FFFF_FFFF
 COUNT: Final = 1 << 62
 MILLIWATTS: Final = 100_000_000
-"""Limits far above the values of any counter and of any GPU's power."""
+"""Limits that are far above the values of any counter, and above any GPU's power."""
 
 SLOW: Final = frozenset(spec.name for spec in CATALOGUE if spec.tier in (Tier.SLOW, Tier.ONCE))
 """Fields of the slow tier."""
@@ -34,8 +34,8 @@ class GpuReadings(list[Reading]):
     """The results of one visit to a GPU and its MIG instances.
 
     Attributes:
-        uuid: of the physical GPU.
-        processes: as `SamplesTaken.processes`.
+        uuid: uuid of the physical GPU.
+        processes: the lists of processes, as `SamplesTaken.processes`.
         errors: NVML's codes of the readings that failed.
         up: whether the GPU responded.
         at: when the visit took place.
@@ -64,8 +64,8 @@ class ReadingRequest:
         processes: whether processes are listed.
         fast_valid_ns: how long a reading of the fast tier is valid.
         slow_valid_ns: how long a reading of the slow tier is valid.
-        window_ns: the window of statistics.
-        clock_events: counts clock events.
+        window_ns: length of the window of statistics, in nanoseconds.
+        clock_events: the counter of clock events.
         choice: which devices are read.
         pcie_totals: the bytes over PCIe so far, by uuid and rate; readers add to them.
     """
@@ -108,13 +108,13 @@ class FieldOutput:
     """Converts the numbers of one field to readings.
 
     Attributes:
-        uuid: of the device.
-        field: its name.
+        uuid: uuid of the device.
+        field: name of the field.
         valid_ns: how long a reading is valid.
         max_value: the largest possible value, in NVML's unit.
         divisor: divides a value to convert it to the field's unit.
         attrs: the attributes of the readings.
-        unknown: values above the largest one that mean "not available".
+        unknown: values above `max_value` that mean "not available".
     """
 
     uuid: str
@@ -134,7 +134,7 @@ class FieldOutput:
             result: gets the reading.
             at: when the value was read.
             value: in NVML's unit.
-            start: start of the time that the value covers.
+            start: start of the time that the value covers; None for a value of one moment.
         """
         if 0 <= value <= self.max_value:
             if self.divisor != 1:
@@ -177,11 +177,11 @@ class GrowingArray:
 
     Args:
         item: the struct.
-        size: the size at first.
-        max_size: the size up to which it grows.
+        size: number of structs in the array at first.
+        max_size: number of structs up to which it grows.
 
     Attributes:
-        count: how many structs were returned.
+        count: how many structs the last call returned; 0 if it failed.
     """
 
     def __init__(self, item: Any, size: int, max_size: int) -> None:
@@ -192,7 +192,7 @@ class GrowingArray:
         self._array = (item * size)()
 
     def fill(self, call: Callable[[Any, Any], int]) -> int:
-        """Fill the array; `call` gets a reference to the count, and the array."""
+        """Fill the array; return NVML's code. `call` gets a reference to the count, and it."""
         while True:
             size = self._box.value = len(self._array)
             code = call(ctypes.byref(self._box), self._array)
@@ -204,7 +204,7 @@ class GrowingArray:
             self._array = (self._item * size)()
 
     def entries(self) -> list[Any]:
-        """Return the structs."""
+        """Return the structs that the last call returned."""
         return list(self._array[: self.count])
 
 
@@ -227,7 +227,10 @@ def reader(call: Call, *parts: tuple[object, str, FieldOutput]) -> Reader:
 
 
 def combined(result: GpuReadings, found: Iterable[int]) -> int:
-    """Return the code of a reader that makes several calls, and add the errors of single calls.
+    """Return one code for a reader that makes several calls, and add the errors of single calls.
+
+    `OK` if a call succeeded or failed with an error; `NOT_SUPPORTED` if no call had a value;
+    `NOT_CALLED` if no call was made; or a code that concerns the whole device.
 
     Args:
         result: gets the errors.

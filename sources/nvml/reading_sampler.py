@@ -24,7 +24,8 @@ from sources.nvml.worker_pool import Job, Step
 from sources.nvml.xid_watch import XidEvent, XidWatch
 
 EARLY_NS: Final = NS
-"""When a second round follows the first one, if the interval is longer than twice this time."""
+"""Nanoseconds from the first round to a second one. There is a second round if the interval is
+longer than twice this time and a field of `BETWEEN` is requested."""
 
 MAX_FAILED_ROUNDS: Final = 3
 """In how many successive rounds all GPUs must fail before podgpu initialises NVML again."""
@@ -121,7 +122,11 @@ class ReadingSampler:
         self._watch = state.xid_watch = watch
 
     async def _run_rounds(self) -> None:
-        """Run a round at each tick. Ticks lie on a grid; a late tick is skipped and counted."""
+        """Run a round at each multiple of the interval since the start.
+
+        A second round may follow soon after the first. A round that is too late is left out and
+        counted.
+        """
         clock, meter = self._ctx.clock, self._ctx.meter
         interval = round(self._options.interval * NS)
         slow_interval = round(self._options.slow_interval * NS)
@@ -200,7 +205,7 @@ class ReadingSampler:
         must fail for several rounds: they may come back one by one.
 
         Raises:
-            DriverGoneError: nothing works.
+            DriverGoneError: no GPU that is read works.
         """
         all_failed = self._inventory.all_unknown and not self._workers.stuck
         self._failed_rounds = self._failed_rounds + 1 if all_failed else 0
@@ -263,7 +268,7 @@ class ReadingSampler:
             await self._ctx.emit(DevicesDiscovered(devices))
 
     def _selected(self, uuids: Iterable[str]) -> list[str]:
-        """Return those of the GPUs that the option `devices` includes."""
+        """Return those of the GPUs that the option `devices` does not exclude."""
         return [uuid for uuid in uuids if uuid not in self._state.hidden]
 
     def _count_errors(self, results: Iterable[GpuReadings]) -> None:
@@ -347,7 +352,8 @@ class ReadingSampler:
         elif uuid not in state.unwatched:
             state.unwatched.add(uuid)
             ctx.log.warning(
-                "cannot watch %s for XID errors: the driver returned %s",
+                "cannot watch %s for XID errors: the driver returned %s; a source of kind kernel "
+                "can read them from the kernel log",
                 state.describe(uuid) if uuid else "all GPUs",
                 codes.name(code),
             )

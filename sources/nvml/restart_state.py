@@ -25,20 +25,21 @@ class NvmlState:
         xid_reports: XID errors that are not reported yet.
         topology: how the GPUs are connected.
         process_lookup: which containers the processes belong to.
-        attempts: how often NVML was initialised since a GPU last responded.
+        attempts: how many retries were scheduled since a GPU last responded.
         gpus: every physical GPU that was ever enumerated, by uuid; a missing one is down.
         by_index: devices by index as they were last announced.
         down: uuids of GPUs that were down at the last visit.
         outage_reported: whether the last readings reported all GPUs as down with the source.
         departing: uuids of GPUs that were replaced or are no longer included, until their last
             reading is emitted.
-        present_once: the option `devices` whose devices were all seen once; a missing one is lost
-            since then.
+        present_once: the value of the option `devices` whose devices were all seen once. A device
+            of it that is missing now was lost since.
         xids: the XID errors.
         clock_events: in how many samples each clock event was active.
         pcie_totals: the bytes over PCIe so far, by uuid and rate.
         hidden: uuids of GPUs that the option `devices` excludes: not even `gpu_up` is reported.
-        unwatched: uuids of GPUs for which the log shows that their XID errors cannot be watched.
+        unwatched: uuids of GPUs for which podgpu logged that it cannot watch XID errors; an empty
+            text stands for all GPUs.
     """
 
     def __init__(self) -> None:
@@ -62,7 +63,7 @@ class NvmlState:
         self.unwatched: set[str] = set()
 
     def update(self, by_index: Mapping[int, tuple[Device, ...]], choice: DeviceFilter) -> None:
-        """Store the current devices, and forget GPUs that were replaced.
+        """Store the current devices, forget replaced GPUs, and note GPUs for a last reading.
 
         A GPU was replaced if it is missing and another one has its index and its PCI bus id.
 
@@ -91,7 +92,7 @@ class NvmlState:
         self.departing += sorted(self.hidden & reported)
 
     def counting_clock_events(self, length_ns: int) -> ClockEvents:
-        """Return the counter of clock events over a window of that length."""
+        """Return the counter of clock events over a window. A new length resets it."""
         if self.clock_events.length_ns != length_ns:
             self.clock_events = ClockEvents(length_ns)
         return self.clock_events
@@ -102,6 +103,6 @@ class NvmlState:
         return target if gpu is None else f"GPU {gpu.index} ({target})"
 
     def next_retry_delay(self) -> float:
-        """Return the seconds before NVML is initialised again: 5, 10, 20, ... 300."""
+        """Count a retry; return the seconds before it: 5, 10, 20, ... 300."""
         self.attempts += 1
         return min(_FIRST_DELAY * 2.0 ** min(self.attempts - 1, 16), _MAX_DELAY)

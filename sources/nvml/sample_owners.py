@@ -85,7 +85,7 @@ def to_device_use(
 
 
 def _is_mps_server(record: PidRecord) -> bool:
-    """Return whether a process, or the previous one with its pid, is an MPS server."""
+    """Return whether a process, or another one that had its pid before, is an MPS server."""
     return any(
         process is not None and process.is_mps_server
         for process in (record.current, record.previous)
@@ -98,7 +98,7 @@ def _has_own_entry(
     servers: Collection[int],
     clients: Collection[int],
 ) -> bool:
-    """Return whether the entry of a listed process is its own work, next to an MPS server.
+    """Return whether the entry of a listed process is its own work, on a device that MPS shares.
 
     The work of MPS clients is in the server's entry, so a process without an entry may be busy. If
     no server was identified, each process that has an entry and is no client may be the server.

@@ -17,7 +17,7 @@ Stamped: TypeAlias = tuple[int, int | float]
 """A sample: the time stamp of the driver in microseconds, and the value."""
 
 _GAP: Final = 4
-"""A sample covers the time since the one before, but at most this multiple of the usual spacing."""
+"""A sample covers the time since the previous sample, up to this multiple of the usual spacing."""
 
 _MAX_SAMPLES: Final = 1 << 16
 
@@ -58,7 +58,7 @@ class Buckets:
     unit and clock, and do not decrease.
 
     Args:
-        length: of the window. A summary may cover up to a thirtieth, or one sample, more.
+        length: length of the window. A summary may cover up to a thirtieth, or one sample, more.
     """
 
     def __init__(self, length: int) -> None:
@@ -107,18 +107,20 @@ class Buckets:
 
 
 class Series:
-    """Adds the new samples of each read to a window without gaps.
+    """A window of the driver's samples, to which each read adds the new ones.
+
+    If samples were lost between two reads, the window starts again, so that it has no gaps.
 
     The driver's clock may be set, so time stamps are only compared with each other.
 
     Args:
-        length: of the window, in microseconds.
+        length: length of the window, in microseconds.
         max_value: the largest possible value.
 
     Attributes:
         spacing: usual time between samples, in microseconds; 0 while it is unknown.
         capacity: how many samples the ring holds, as far as is known.
-        has_implausible: whether there were impossible values since this was last cleared.
+        has_implausible: whether there were impossible values since a caller last cleared the flag.
     """
 
     def __init__(self, length: int, max_value: int) -> None:
@@ -171,6 +173,6 @@ class Series:
         return None if summary is None else (summary, now - summary.start)
 
     def reset(self) -> None:
-        """Start from zero: the GPU was away, or the clock was set."""
+        """Start from zero: the GPU was down, or the clock was set."""
         self._buckets.clear()
         self._newest = None

@@ -23,7 +23,7 @@ _MAX_FILL: Final = 0.7
 
 _MIN_INTERVAL_NS: Final = NS // 10
 _EMPTY_RETRY_NS: Final = 10 * NS
-"""How long an empty ring is not read, such as those of clocks on Hopper."""
+"""How long an empty ring, such as those of clocks on Hopper, is not read again."""
 
 _MAX_SIZE: Final = 1 << 16
 _US: Final = 1000  # nanoseconds
@@ -42,8 +42,8 @@ class Ring:
 
     Args:
         target: the GPU, and the length of the window.
-        number: NVML's sampling type.
-        outputs: of minimum, mean and maximum; None if not requested.
+        number: NVML's id of the sampled quantity (`nvmlSamplingType_t`).
+        outputs: the outputs of minimum, mean and maximum; None for each that is not requested.
         max_value: the largest possible value, in NVML's unit.
 
     Attributes:
@@ -93,7 +93,7 @@ class Ring:
         return codes.OUT_OF_RANGE if implausible else code
 
     def drain(self) -> int:
-        """Read new samples; return NVML's code."""
+        """Read the ring and add its new samples to the window; return NVML's code."""
         self.due_ns = math.inf
         at = self._now()
         if at.mono_ns < self._retry_ns:
@@ -135,14 +135,14 @@ class Ring:
             self._call = None
 
     def reset(self) -> None:
-        """Start from zero: the GPU was away."""
+        """Start from zero: the GPU was down."""
         self.due_ns = math.inf
         self._retry_ns = 0
         self._series.reset()
 
 
 def rings(target: ReadTarget) -> list[Ring]:
-    """Create the requested rings of a GPU."""
+    """Create the readers of a GPU's rings that have a requested field."""
     found: list[Ring] = []
     for name, unit, number, _ in SAMPLED:
         fields = [f"{name}_{which}_{unit}" for which in STATISTICS_OF]

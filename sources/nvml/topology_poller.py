@@ -121,8 +121,8 @@ class TopologyPoller:
                 readings.pairs[frozenset((gpu.uuid, other.uuid))] = pair
 
     def _query(self, gpu: OpenGpu, query: Callable[[], T]) -> T | None:
-        """Query a GPU, unless it is down or a call with it hangs."""
-        if not gpu.is_idle or gpu in self._gpus_in_calls():
+        """Query a GPU; None if it is down, is lost, or a call for it runs."""
+        if not gpu.is_free_to_call or gpu in self._gpus_in_calls():
             return None
         try:
             with gpu.visit():
@@ -132,7 +132,7 @@ class TopologyPoller:
             return None
 
     def _gpus_in_calls(self) -> set[OpenGpu]:
-        """Return the GPUs with a call that runs, which must be on an abandoned thread."""
+        """Return the GPUs with a running call; such a call must be on an abandoned thread."""
         return {gpu for pair in tuple(self._readings.active_calls.values()) for gpu in pair}
 
     def _read_card(self, gpu: OpenGpu, *, is_unread: bool) -> tuple[TopologyCard, Links | None]:
@@ -154,7 +154,7 @@ class TopologyPoller:
         found: list[tuple[OpenGpu, Pair]] = []
         for other in others:
             # A call with a GPU that is down or hangs may hang too, and count against this GPU.
-            if not other.is_idle or other in self._gpus_in_calls():
+            if not other.is_free_to_call or other in self._gpus_in_calls():
                 continue
             if (gpu, other) in self._readings.hung:
                 continue
@@ -180,7 +180,10 @@ class TopologyPoller:
     def _answer_or_previous(
         self, gpu: OpenGpu, answer: tuple[int, T | None], before: T | None
     ) -> T | None:
-        """Return the value of an answer; if the call failed, the previous value."""
+        """Return the value of a response; if the call failed, the previous value.
+
+        None if the driver reports no value or an impossible one.
+        """
         code, value = answer
         codes.check_driver(code)
         if code == codes.OK or code in codes.NO_READING:

@@ -62,11 +62,11 @@ class TopologyReadings:
         return self.pairs.get(frozenset((one, other)), Pair())
 
     def retain(self, uuids: Collection[str], gpus: Collection[OpenGpu]) -> None:
-        """Forget all other GPUs.
+        """Forget the data of all GPUs but these.
 
         Args:
-            uuids: the GPUs that the driver enumerates.
-            gpus: the open ones of them.
+            uuids: uuids of the GPUs that the driver enumerates.
+            gpus: the GPUs of these that are open.
         """
         for uuid in self.cards.keys() - set(uuids):
             del self.cards[uuid], self.links[uuid]

@@ -59,7 +59,7 @@ class UsageScheduler:
             state.process_lookup = ProcessLookup(options.proc)
 
     async def run(self) -> None:
-        """Take a sample at each interval. A late sample is skipped.
+        """Take a sample at each interval, except while the previous sample has not ended.
 
         Raises:
             TransientError: NVML cannot be used now.

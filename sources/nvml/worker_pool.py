@@ -28,8 +28,8 @@ change meanwhile, and earlier readings would be attributed to the new holder. A 
 takes less time."""
 
 Steps: TypeAlias = "Generator[Step, Any, None]"
-"""Yields the steps of a job. It gets the result of each one; None if the step was left out, because
-its target hangs, or if its thread was abandoned."""
+"""Yields the steps of a job. The generator gets the result of each step. It gets None for a step
+that was left out because its target hangs, that was abandoned, or that returned None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class Step:
     """One piece of work for the thread.
 
     Attributes:
-        target: where it may hang: a GPU's uuid, or the name of a call.
+        target: what the step calls: a GPU's uuid, or the name of a call of the driver.
         call: does the work.
         is_critical: whether no other step can run if this one hangs.
-        is_collected: whether a result other than None is added to the job's.
+        is_collected: whether a result other than None is added to the results of the job.
     """
 
     target: str
@@ -53,8 +53,8 @@ class Job(Generic[T]):
     """Steps that belong together, and their results.
 
     Attributes:
-        steps: those that have not started. They are requested on any of the threads, one at a time.
-        answer: the result of the last step, for the next one.
+        steps: the steps that have not started. Any of the threads requests them, one at a time.
+        answer: the result of the last step, which the generator of the steps gets.
         priority: 0 runs between the steps of other jobs; 2 runs only while no other job has a
             step that may start; 1 for any other job.
         due_ns: earliest start on the monotonic clock; 0 for immediately.
@@ -103,8 +103,8 @@ class _Worker:
 
     Attributes:
         retired: whether the thread was abandoned or must end.
-        step: the running step.
-        since_ns: when that step started, on the monotonic clock.
+        step: the running step; None between steps.
+        since_ns: when the running step started, on the monotonic clock.
     """
 
     retired: bool = False
@@ -113,7 +113,7 @@ class _Worker:
 
 
 class WorkerPool:
-    """Runs jobs on its thread; outlives the runs of its source, as hung threads do.
+    """Runs jobs on one thread. It outlives the runs of its source, since a thread may hang.
 
     Args:
         describe: returns the name of a target for log messages.
@@ -135,7 +135,7 @@ class WorkerPool:
             return frozenset(self._stuck)
 
     def start(self, clock: Clock, deadline: float) -> None:
-        """Start a thread.
+        """Start a thread for a run of the source.
 
         Raises:
             TransientError: two threads hang already.

@@ -26,8 +26,8 @@ class XidEvent:
     """An XID error occurred.
 
     Attributes:
-        uuid: of the GPU.
-        code: of the error.
+        uuid: uuid of the GPU.
+        code: code of the error.
         at: when the event was received.
         gpu_instance: id of the GPU instance where it occurred; None if the driver names none.
         compute_instance: id of the compute instance within it; None if the driver names none.
@@ -40,7 +40,7 @@ class XidEvent:
     compute_instance: int | None = None
 
     def report(self, devices: Iterable[Device]) -> XidReport:
-        """Return the report for the only MIG instance that can be meant, otherwise for the GPU."""
+        """Return a report for the MIG instance if only one can be meant, otherwise for the GPU."""
         found = [
             device.uuid
             for device in devices
@@ -59,9 +59,10 @@ class XidWatch(threading.Thread):
     Args:
         nvml: the library, initialised.
         clock: the clock.
-        on_xid: called for each XID error, on the event loop that runs now.
-        on_registered: called there with the uuid of a GPU and NVML's code: whether its XID errors
-            are reported from now on. The uuid is empty if this concerns all GPUs.
+        on_xid: called for each XID error, on the event loop on which this object was made.
+        on_registered: called on that event loop with the uuid of a GPU and NVML's code: whether
+            XID errors of the GPU are reported from now on. The uuid is empty if the code concerns
+            all GPUs.
     """
 
     def __init__(
@@ -95,12 +96,12 @@ class XidWatch(threading.Thread):
         self._wake_event.set()
 
     def stop(self) -> None:
-        """Request the thread to end; it sets `ended`."""
+        """Request the thread to end; the thread then sets `ended`."""
         self._stopping = True
         self._wake_event.set()
 
     def run(self) -> None:
-        """Watch with one event set after another, until stopped."""
+        """Watch with one event set after another, until stopped or no new set would help."""
         try:
             while not self._stopping:
                 if not self._watch_with_one_set():

@@ -20,7 +20,7 @@ _MINUTE_NS: Final = 60 * NS
 class PointCounters:
     """Counts points that left the queue: accepted, rejected or dropped.
 
-    The number of reasons is limited by the size of the cursor file; further reasons are `other`.
+    The number of reasons is limited, by the size of the cursor file; further reasons are `other`.
     """
 
     def __init__(self) -> None:
@@ -28,13 +28,14 @@ class PointCounters:
         self.rejected: dict[str, int] = {}
         self.dropped: dict[str, int] = {}
         self.previous: Totals | None = None
-        """The part that earlier processes counted; None if that is not known yet."""
+
+    """The counts of earlier processes; None if they are not known yet."""
 
     def settle(self, points: int, acked: int, rejected: Mapping[str, int]) -> None:
         """Count points that the receiver accepted or rejected.
 
         Raises:
-            ValueError: accepted and rejected points are not `points` together.
+            ValueError: a count is negative, or the counts do not add up to `points`.
         """
         if acked < 0 or min(rejected.values(), default=0) < 0:
             raise ValueError("accepted and rejected points can't be negative")
@@ -62,7 +63,7 @@ class PointCounters:
         self.previous = Totals(sent + sum(dropped.values()), acked, rejected, dropped)
 
     def totals(self, queued: int) -> Totals:
-        """Return all counts, with the points that wait."""
+        """Return all counts. `queued` is the number of points that wait."""
         rejected, dropped = self.rejected.copy(), self.dropped.copy()
         done = sum((self.acked, *rejected.values(), *dropped.values()))
         return Totals(done + queued, self.acked, rejected, dropped)
@@ -75,11 +76,11 @@ def _count(counts: dict[str, int], reason: str, points: int) -> None:
 
 
 class FaultLog:
-    """Counts failures by operation and reason, and collects a message for each change.
+    """Counts failures by operation and reason, and collects messages for users.
 
     Attributes:
         faults: number of failures by operation and reason.
-        corrupt_points: lost points that `summarize_corruption` has not reported yet.
+        corrupt_points: number of lost points that `summarize_corruption` has not reported yet.
     """
 
     def __init__(self) -> None:
@@ -91,7 +92,7 @@ class FaultLog:
         self._summarized_ns: int | None = None
 
     def add_note(self, sentence: str) -> None:
-        """Add a message for users."""
+        """Add a message for users. Only the last `_MAX_NOTES` messages are kept."""
         self._notes.append(sentence)
 
     def count_fault(self, operation: str, reason: str, sentence: str = "") -> None:
@@ -120,11 +121,11 @@ class FaultLog:
             self._notes.append(sentence)
 
     def summarize_corruption(self, folder: Path, now_ns: int | None) -> None:
-        """Add a warning with the number of lost points, at most once a minute.
+        """If points were lost, add a warning with their number, at most once a minute.
 
         Args:
             folder: the folder of the queue.
-            now_ns: the monotonic clock; None to add it in any case.
+            now_ns: the monotonic clock; None to add the warning in any case.
         """
         last_ns = self._summarized_ns
         if not self.corrupt_points or (

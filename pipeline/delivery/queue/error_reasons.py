@@ -10,7 +10,7 @@ TOO_LARGE: Final = "too_large"
 """Dropped: the record is larger than the queue may be."""
 
 OVER_SIZE: Final = "queue_over_size"
-"""Dropped: the oldest records, to make room."""
+"""Dropped: the oldest records were removed to make room."""
 
 CORRUPT: Final = "corrupt"
 """Dropped: the record's bytes are corrupt or missing."""

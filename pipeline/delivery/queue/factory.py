@@ -19,18 +19,18 @@ _RETRY_SECONDS: Final = 1.0
 def open_queue(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> MemoryQueue:
     """Open the configured queue.
 
-    A folder that can't be written for now, as on a full disk, is not an error: data is kept in
+    A folder that can't be written for now, as on a full disk, is not an error: records are kept in
     memory, and `state().writable` is False.
 
     Args:
         options: options of the queue.
         kind: kind of the records: the kind of the sink.
-        now: the clocks: `ctx.clock.now`.
+        now: returns the present time, such as `ctx.clock.now`.
 
     Raises:
-        PermanentError: another process uses the folder, it holds records of another kind, or it
-            can't hold a queue.
-        TransientError: this process uses the folder.
+        PermanentError: another process uses the folder, it contains records of another kind, or it
+            can't contain a queue.
+        TransientError: another part of this process uses the folder.
     """
     if options.path is None:
         return MemoryQueue(int(options.max_size))
@@ -45,8 +45,9 @@ def open_queue(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> 
         ) from error
     except LockedError as error:
         raise PermanentError(
-            f"the queue in {options.path} is {text_of(error)}; stop that process, or set another "
-            "queue.path: each sink of each podgpu needs its own folder"
+            f"the queue in {options.path} is {text_of(error)}; stop the other podgpu (the number "
+            "of its process is the one within its container), or set another queue.path: each sink "
+            "of each podgpu needs its own folder"
         ) from error
     except KindError as error:
         raise PermanentError(

@@ -21,19 +21,19 @@ _RETRY_NS: Final = NS
 
 
 class FallbackQueue(MemoryQueue):
-    """Keeps records in a folder, and in memory while the folder can't be written.
+    """Keeps records in a folder, and new records in memory while the folder can't be written.
 
-    The order is kept: first the records on disk, then those in memory. Records in memory move to
-    the disk when it works again. If memory is full, the oldest records in it are dropped, with the
-    disk's error as reason. If the folder is removed or replaced, it is opened again.
+    The order is kept: the records on disk come before those in memory. Records in memory move to
+    the disk when it works again. If memory is full, the oldest records in memory are dropped, with
+    the disk's error as reason. If the folder is removed or replaced, a new one is created.
 
     Args:
         shared: settings and state of the queue on disk.
-        memory: maximum bytes of records in memory, not counting those in flight.
+        memory: maximum size of the records in memory, in bytes, not counting those in flight.
 
     Raises:
         LockedError: the folder is in use.
-        KindError: the folder holds records of another kind.
+        KindError: the folder contains records of another kind.
         OSError: the folder can't be used, and waiting does not fix that.
     """
 
@@ -62,8 +62,8 @@ class FallbackQueue(MemoryQueue):
 
         Raises:
             LockedError: the folder is in use.
-            KindError: the folder holds records of another kind.
-            OSError: it can't be opened.
+            KindError: the folder contains records of another kind.
+            OSError: the folder can't be opened.
         """
         if self._store is not None:
             return self._store
@@ -81,8 +81,8 @@ class FallbackQueue(MemoryQueue):
         """Append a record on disk.
 
         Args:
-            record: not too large.
-            in_flight: whether it is in flight already; then all records before it are too.
+            record: a record that is not too large.
+            in_flight: whether the record is in flight already; then all records before it are too.
 
         Raises:
             OSError: the disk does not accept it.
@@ -115,7 +115,7 @@ class FallbackQueue(MemoryQueue):
         self._fault_log.record_recovery("write", recovery)
 
     def _move_to_disk(self) -> bool:
-        """Move records from memory to the disk, as far as it accepts them.
+        """Move records from memory to the disk, until the disk refuses one.
 
         Returns:
             Whether memory is empty. The disk is considered to work only after it accepted a record.
@@ -157,7 +157,7 @@ class FallbackQueue(MemoryQueue):
         return tuple(records)
 
     def _next(self, room: int | None, signal: int | None) -> Record | None:
-        """Take the next record on disk, if it fits into `room` and has the signal."""
+        """Take the next record on disk, if it fits into `room` and has the signal; None for any."""
         while (store := self._store) is not None:
             try:
                 found = store.reader.peek(store.end, room)
@@ -191,7 +191,7 @@ class FallbackQueue(MemoryQueue):
     # -- disk and memory -----------------------------------------------------------------------
 
     def append(self, records: Sequence[Record]) -> None:
-        """Append records; the oldest are dropped if there is no room."""
+        """Append records; if there is no room, the oldest records are dropped."""
         due = self._reason and self._shared.now().mono_ns - self._tried_ns >= _RETRY_NS
         if due:
             due = self._move_to_disk()
@@ -216,7 +216,7 @@ class FallbackQueue(MemoryQueue):
         return True
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
-        """Return the oldest records; see `MemoryQueue.take`."""
+        """Return the oldest records, all from disk or all from memory; see `MemoryQueue.take`."""
         if not self._points_in_flight():
             records = self._take_from_disk(most_bytes)
             # Records on disk that can't be read now are still older than those in memory.
@@ -236,7 +236,11 @@ class FallbackQueue(MemoryQueue):
             self._store.remove_finished()
 
     def release(self) -> None:
-        """Put back the records in flight, as far as there is room and they are still on disk."""
+        """Put back the records in flight.
+
+        Dropped are those that are no longer on disk, and the oldest in memory for which there is no
+        room.
+        """
         super().release()
         for reason, points in self._in_flight.lost_points.items():
             self._counters.drop(reason, points)
@@ -283,7 +287,7 @@ class FallbackQueue(MemoryQueue):
         return self._store.reader.oldest_ns(self._store.end)
 
     def close(self) -> None:
-        """Move the records in memory to the disk or drop them; flush, and release the folder."""
+        """Move the records in memory to the disk, or drop them; flush, and release the folder."""
         self.release()
         if self._reason:
             self._move_to_disk()

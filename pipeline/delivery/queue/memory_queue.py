@@ -12,12 +12,12 @@ from pipeline.delivery.queue.error_reasons import OVER_SIZE, TOO_LARGE
 class MemoryQueue:
     """A FIFO of records with one consumer, in memory. Records are lost when the process ends.
 
-    Not thread-safe. Calls of `FallbackQueue`, which keeps records on disk, may block.
+    Not thread-safe. Calls of the subclass `FallbackQueue`, which keeps records on disk, may block.
 
     Args:
-        max_memory: maximum bytes of waiting records. Records in flight do not count, so that memory
-            may hold one message more.
-        counters: counts points.
+        max_memory: maximum size of the waiting records in bytes. Records in flight do not count, so
+            memory may hold one message more.
+        counters: the counters of points; None to create them.
     """
 
     def __init__(self, max_memory: int, counters: PointCounters | None = None) -> None:
@@ -30,7 +30,9 @@ class MemoryQueue:
         self._waiting_bytes = self._waiting_points = 0
 
     def append(self, records: Sequence[Record]) -> None:
-        """Append records. If there is no room, the oldest records or these are dropped and counted.
+        """Append records. If there is no room, the oldest records are dropped and counted.
+
+        A record that alone exceeds the maximum is dropped too.
 
         Never raises for a failing disk: `state` reports that.
         """
@@ -38,7 +40,7 @@ class MemoryQueue:
             self._keep(record, TOO_LARGE if len(record.data) > self._max_memory else self._reason)
 
     def _keep(self, record: Record, reason: str) -> None:
-        """Append a record in memory, or drop it for the reason if it alone is too large."""
+        """Append a record; if it alone exceeds the maximum, drop it with `reason` instead."""
         if len(record.data) > self._max_memory:
             self._counters.drop(reason, record.points)
             return
@@ -54,15 +56,15 @@ class MemoryQueue:
         return record
 
     def _shrink(self, size: int, reason: str) -> None:
-        """Drop the oldest waiting records until the others have at most this size."""
+        """Drop the oldest waiting records until the rest has at most this size in bytes."""
         while self._waiting_bytes > size:
             self._counters.drop(reason, self._pop().points)
 
     def take(self, most_bytes: int) -> tuple[Record, ...]:
         """Return the oldest records. They are in flight until they are settled or released.
 
-        Returns as many as fit into `most_bytes` and have the same signal, but at least one; none
-        if the queue is empty.
+        Returns as many records as fit into `most_bytes` and have the same signal, but at least one;
+        none if the queue is empty.
 
         Raises:
             RuntimeError: records that were taken before are neither settled nor released.
@@ -88,10 +90,10 @@ class MemoryQueue:
         """Remove the first `count` records that are in flight; the others stay in flight.
 
         Args:
-            count: how many records.
-            acked: points of them that the receiver accepted.
-            rejected: points of them that the receiver refused permanently, by reason. `acked` and
-                `rejected` together are the points of these records.
+            count: number of records.
+            acked: number of their points that the receiver accepted.
+            rejected: number of their points that the receiver refused permanently, by reason.
+                `acked` and `rejected` together are all points of these records.
 
         Raises:
             ValueError: fewer records are in flight, or they have another number of points.
@@ -107,7 +109,7 @@ class MemoryQueue:
             self._taken.popleft()
 
     def release(self) -> None:
-        """Put back the records in flight, as far as there is room: `take` returns them again."""
+        """Put back the records in flight. If there is no room, the oldest records are dropped."""
         while self._taken:
             record = self._taken.pop()
             self._waiting.appendleft(record)
@@ -133,13 +135,13 @@ class MemoryQueue:
         )
 
     def _queued(self) -> int:
-        """Return how many points wait or are in flight."""
+        """Return the number of points that wait or are in flight."""
         return self._waiting_points + sum(record.points for record in self._taken)
 
     def close(self) -> None:
-        """Flush and close. Records in flight are put back.
+        """Put back the records in flight, flush, and close.
 
-        Records that are only in memory are dropped, with the reason `SHUTDOWN`. `state` can still
+        Records that are only in memory are dropped, with the reason `SHUTDOWN`. `state` may still
         be called afterwards.
         """
         self.release()

@@ -1,7 +1,7 @@
 """Checks of the driver, as the kernel shows it in files, and whether NVML can be initialised.
 
-The library is loaded by name and initialised with its C function, not through `Library`, whose
-errors differ only in their text.
+The library is loaded by name and initialised with its C function, not through `Library`: the checks
+need the reason of a failure, and the errors of `Library` differ only in their text.
 """
 
 import ctypes
@@ -36,7 +36,7 @@ _DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 _CAPABILITIES: Final = "NVIDIA_DRIVER_CAPABILITIES"
 _INIT: Final = "nvmlInit"
 _LEAST: Final = 2.0
-"""Seconds: on a busy node, the process that tries to load the library starts slowly."""
+"""Minimum timeout in seconds: on a busy node, the process that loads the library starts slowly."""
 _RUNTIME: Final = (
     "run podgpu with the runtime class of NVIDIA's container toolkit (runtimeClassName: nvidia), "
     "or make that the default runtime (nvidia-ctk runtime configure); if the driver is installed "
@@ -57,8 +57,8 @@ class Driver:
         version: its version, such as `580.95.05`; empty if unknown.
         gpus: sorted PCI bus ids of the driver's GPUs; empty if unknown.
         minors: numbers N of the device files `/dev/nvidiaN` of the GPUs.
-        finding: the check `nvml.driver`.
-        windows: whether it is the Windows driver, used through WSL; this kernel has none.
+        finding: the result of the check `nvml.driver`.
+        windows: whether it is the Windows driver, used through WSL. Then this kernel has no driver.
     """
 
     loaded: bool
@@ -70,7 +70,7 @@ class Driver:
 
 
 def read_driver(roots: Roots) -> Driver:
-    """Read `/proc/driver/nvidia` and `/sys/module/nvidia`, which are visible in containers too."""
+    """Return what `/proc/driver/nvidia` and `/sys/module/nvidia` show, also in a container."""
     version_file = roots.proc / "driver/nvidia/version"
     module = roots.sys / "module/nvidia/version"
     text = read(version_file)
@@ -153,7 +153,7 @@ def check_library(driver: Driver, ctx: DoctorContext) -> tuple[list[Finding], bo
 
 
 def _hangs(ctx: DoctorContext) -> Finding | None:
-    """Return a failure if loading the library here would block or end this process."""
+    """Return a failure if the file is no library, or if loading it would block or end podgpu."""
     try:
         ready(SONAME)
     except NoLibraryFileError as error:
@@ -217,7 +217,7 @@ def _version() -> str:
 
 
 def _nodes(driver: Driver, roots: Roots) -> list[Finding]:
-    """Check `nvml.nodes`, and whether the first device file can be opened (`nvml.access`)."""
+    """Check `nvml.nodes`; if all files exist, also whether `nvidiactl` opens (`nvml.access`)."""
     check, control = Check("nvml.nodes", FAILS), roots.dev / "nvidiactl"
     if not driver.loaded:
         reason = "the driver is the Windows driver" if driver.windows else "there is no driver"

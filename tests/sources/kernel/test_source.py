@@ -219,7 +219,7 @@ async def test_the_end_of_a_log_is_an_error_after_its_last_records(kmsg: Kmsg) -
     async with running(ctx, kmsg.path) as task:
         kmsg.write(xid(31))
         kmsg.close()
-        with pytest.raises(TransientError, match="ended, as a kernel log never does"):
+        with pytest.raises(TransientError, match="has an end, so it is not a kernel log"):
             await task
     assert codes(ctx) == [31]
 

@@ -25,16 +25,16 @@ class CursorState(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: kind of the records; empty if not known.
-        generation: increases with each write.
+        generation: number of the write; each write has a higher one.
         segment: number of the segment that contains the next record.
         place: byte offset of the next record in the segment.
-        position: points before that record.
-        record: number of that record.
-        end: points before the end of the queue; there may be more since.
-        next_record: number of the record after the last one; it may be higher since.
-        acked: points that the receiver accepted.
-        rejected: points that the receiver rejected, by reason.
-        dropped: points that were dropped, by reason.
+        position: number of all points before the next record.
+        record: number of the next record.
+        end: number of all points before the end of the queue, when the state was written.
+        next_record: number for the next new record, when the state was written.
+        acked: number of points that the receiver accepted.
+        rejected: number of points that the receiver rejected, by reason.
+        dropped: number of points that were dropped, by reason.
     """
 
     kind: str = ""
@@ -64,17 +64,17 @@ def _unpack(slot: bytes) -> CursorState | None:
 
 
 class CursorFile:
-    """The cursor file, which always holds at least one complete state.
+    """The cursor file. After the first write, an interrupted write never leaves it without a state.
 
     Two slots are written in turn, so that an incomplete write leaves the previous state. States
-    that are flushed are written to two other slots in turn: a power failure may corrupt everything
-    that was written since, but not the previous flushed state.
+    that are to be flushed are written to two other slots in turn: a power failure may corrupt all
+    that was written since the last flush, but not the state of that flush.
 
     Args:
-        path: the file; it is made if missing.
+        path: path of the file; it is created if missing.
 
     Raises:
-        OSError: it can't be opened or made.
+        OSError: the file can't be opened or created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -101,7 +101,7 @@ class CursorFile:
         self.dirty = False
 
     def exists(self) -> bool:
-        """Return whether the file at the path is still this one."""
+        """Return whether the path still leads to this file."""
         return same_file(self._fd, self._path)
 
     def save(self, state: CursorState, *, to_flush: bool = False) -> None:
@@ -109,10 +109,10 @@ class CursorFile:
 
         Args:
             state: the state.
-            to_flush: the caller then flushes the file; `mark_flushed` confirms the flush.
+            to_flush: whether the caller flushes the file after this; `mark_flushed` confirms it.
 
         Raises:
-            OSError: it can't be written.
+            OSError: the state can't be written.
         """
         slot = 2 + self._flushed % 2 if to_flush else self._generation % 2
         self._generation += 1
@@ -122,7 +122,7 @@ class CursorFile:
         self.dirty = True
 
     def mark_flushed(self) -> None:
-        """Note that the last state is on disk."""
+        """Note that the last state was flushed to the disk."""
         self._flushed += 1
         self.dirty = False
 
@@ -139,7 +139,7 @@ class CursorFile:
 
 
 def same_file(fd: int, path: Path) -> bool:
-    """Return whether a path is an open file. If the path can't be checked now, return True."""
+    """Return whether a path leads to an open file; True if the path can't be checked now."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""The folder of a queue: its lock, its file names, and files that were put aside."""
+"""The folder of a queue: its lock, its file names, and files that were renamed as corrupt."""
 
 import contextlib
 import errno
@@ -24,15 +24,15 @@ _MAX_QUARANTINED: Final = 4
 
 
 _lock_holders: Final[Counter[tuple[int, int]]] = Counter()
-"""How many times this process holds a lock file or tries to, by device and inode.
+"""How often this process has each lock file locked or tries to lock it, by device and inode.
 
-The process number in the file does not identify the holder: in containers each podgpu may be 1.
+The pid in the lock file does not identify the holder: in containers each podgpu may have pid 1.
 """
 _lock_holders_guard: Final = threading.Lock()
 
 
 class LockedError(OSError):
-    """The queue is in use by another process."""
+    """The queue is in use: by another process, unless the error is an `OwnLockError`."""
 
 
 class OwnLockError(LockedError):
@@ -40,21 +40,22 @@ class OwnLockError(LockedError):
 
 
 class KindError(OSError):
-    """The folder holds records of another kind."""
+    """The folder contains records of another kind."""
 
 
 class QueueFolder:
-    """A locked folder.
+    """The locked folder of a queue.
 
-    The lock ends with the process, however it ends; the lock file stays.
+    The lock ends with the process, however the process ends; the lock file stays. Unfinished
+    segments of an earlier process are removed.
 
     Args:
-        path: the folder; it is made if missing, with access for its owner only.
-        flushes: whether the folder's names are flushed to the disk.
+        path: path of the folder; created if missing, with access for its owner only.
+        flushes: whether the names of new folders are flushed to the disk.
 
     Raises:
         LockedError: the folder is in use.
-        OSError: it can't be made or written.
+        OSError: the folder can't be created or written.
     """
 
     def __init__(self, path: Path, *, flushes: bool) -> None:
@@ -76,7 +77,7 @@ class QueueFolder:
             raise
 
     def lock(self) -> None:
-        """Lock the folder, unless the present lock file is locked already.
+        """Lock the folder, unless this object has already locked the present lock file.
 
         Tries for a tenth of a second. Blocks.
 
@@ -106,7 +107,7 @@ class QueueFolder:
         return self._lock >= 0 and same_file(self._lock, self.path / LOCK)
 
     def exists(self) -> bool:
-        """Return whether the folder at the path is still this one."""
+        """Return whether the path still leads to this folder."""
         return same_file(self._self, self.path)
 
     def close(self) -> None:
@@ -132,15 +133,15 @@ class QueueFolder:
         """Flush the names in the folder to the disk.
 
         Raises:
-            OSError: the disk fails; not if the file system does not support it.
+            OSError: the disk fails. A file system that can't flush names is not an error.
         """
         flush_names(self._self)
 
     def quarantine(self, path: Path, wall_ns: int) -> Path:
-        """Rename a file that can't be used, and remove all but the newest of such files.
+        """Rename a file that can't be used; of all such files, keep only the newest.
 
         Raises:
-            OSError: it can't be renamed.
+            OSError: the file can't be renamed.
         """
         stamp = datetime.fromtimestamp(max(wall_ns, 0) // 10**9, UTC).strftime("%Y%m%dT%H%M%SZ")
         renamed = path.with_name(f"{path.name}.corrupt-{stamp}")
@@ -157,7 +158,7 @@ class QueueFolder:
         return os.listdir(self.path)  # noqa: PTH208 - only names are needed
 
     def _sweep(self) -> None:
-        """Remove unfinished files of a process that was killed."""
+        """Remove unfinished segments of a process that was killed."""
         for name in self._names():
             if _UNFINISHED.fullmatch(name):
                 with contextlib.suppress(OSError):

@@ -1,10 +1,11 @@
 """The binary format of a segment: a segment header, then records, each after a record header.
 
 All numbers are little-endian; checksums are CRC-32 as in zlib. The checksum of a record header also
-covers the segment's number, so that old data of another file is never taken for a record.
+covers the segment's number, so that old data of another segment is never taken for a record.
 
-The two highest bits of a record's length are its signal. A podgpu version without signals finds the
-header of another signal than 0 invalid, and counts the record as corrupt.
+The two highest bits of a record's length are its signal: the kind of message, 0 for the sink's main
+one. A podgpu version that does not know signals treats a header with another signal as invalid, and
+counts the record as corrupt.
 """
 
 import struct
@@ -39,8 +40,8 @@ class SegmentHeader:
     Attributes:
         version: version of the format.
         number: number of the segment, as in its file name.
-        position: points before its first record.
-        record: number of its first record.
+        position: number of points before its first record, over all segments.
+        record: number of its first record, over all segments.
     """
 
     version: int
@@ -69,13 +70,13 @@ class RecordHeader:
     """The header of a record.
 
     Attributes:
-        length: bytes of the record.
-        points: number of points in it.
+        length: size of the record in bytes.
+        points: number of points in the record.
         number: number of the record, over all segments.
-        position: points before it, over all segments.
-        created_ns: when it was made, by the wall clock.
+        position: number of points before the record, over all segments.
+        created_ns: when the record was made, by the wall clock.
         crc: checksum of the record.
-        signal: the kind of message that it belongs to.
+        signal: the kind of message that the record belongs to.
     """
 
     length: int

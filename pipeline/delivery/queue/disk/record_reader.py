@@ -14,14 +14,14 @@ MISSING: Final = (FileNotFoundError, NotADirectoryError)
 
 
 class SegmentReader:
-    """Reads the next record, across segments.
+    """Returns the next record of a queue, and moves from segment to segment.
 
     Args:
         shared: settings and state of the queue.
         segments: the segments.
 
     Attributes:
-        position: position of the next record.
+        position: where the next record is expected.
     """
 
     def __init__(self, shared: DiskShared, segments: SegmentList) -> None:
@@ -37,8 +37,8 @@ class SegmentReader:
     def oldest_ns(self, end: int) -> int | None:
         """Return when the next record was made; None if there is none.
 
-        If it can't be read now, return the time of the record that was read last: the next `peek`
-        raises the error.
+        If the disk can't be read now, return the time of the record that was found last: the next
+        `peek` raises the error.
         """
         failing = self._retry_budget.is_failing
         if not failing and (self._last_peek is None or self._last_peek[:2] != (self.position, end)):
@@ -54,16 +54,16 @@ class SegmentReader:
         )
 
     def peek(self, end: int, room: int | None) -> FoundRecord | None:
-        """Return the next record without moving behind it.
+        """Return the next record, but do not move behind it; None if there is none.
 
         Args:
-            end: points before the end of the queue.
-            room: maximum bytes of the record; a larger one is returned without body. None for no
-                limit.
+            end: number of points before the end of the queue.
+            room: maximum size of the record in bytes; of a larger record, only the header is
+                returned. None for no limit.
 
         Raises:
-            OSError: it can't be read now, or its file is missing, see `MISSING`. Once the retry
-                budget is exhausted, records that can't be read are skipped instead.
+            OSError: the record can't be read now, or its file is missing, see `MISSING`. Once the
+                retry budget is exhausted, what can't be read is skipped instead.
         """
         index = self._segments.find(self.position.segment)
         while index < len(self._segments):
@@ -81,7 +81,7 @@ class SegmentReader:
         return None
 
     def advance(self, found: FoundRecord) -> ReadPosition:
-        """Move behind a record; return its position."""
+        """Move behind a record; return where the record is."""
         head = found.header
         before = ReadPosition(found.segment, found.offset, head.position, head.number)
         self.position = ReadPosition(
@@ -90,7 +90,7 @@ class SegmentReader:
         return before
 
     def close_segment(self, segment: int) -> None:
-        """Close a segment that is removed: an open file still takes room on the disk."""
+        """Close a segment that is removed: while it is open, its file still uses the disk."""
         if self._file is not None and self._file.number == segment:
             self.close()
 

@@ -1,4 +1,4 @@
-"""Reads one segment in pieces, and skips what is corrupt in it."""
+"""Reads one segment in pieces, and skips corrupt parts."""
 
 import os
 import zlib
@@ -19,19 +19,19 @@ from pipeline.delivery.queue.disk.record_format import (
 _PIECE: Final = 256 << 10
 _BLOCK: Final = 4096
 _MOST_UNREADABLE: Final = 64
-"""Number of consecutive blocks that are tried; a failing disk takes long for each."""
+"""Number of consecutive unreadable blocks that are tried; a failing disk takes long for each."""
 
 
 class SegmentFile:
-    """A segment that is open for reading. All methods raise `OSError` if the disk can't be read.
+    """A segment that is open for reading. A method that reads raises `OSError` if the disk fails.
 
     Args:
         path: path of the segment.
         number: number of the segment.
-        lenient: read zeros where the disk can't be read, instead of raising an error.
+        lenient: whether to read zeros where the disk can't be read, instead of raising an error.
 
     Raises:
-        OSError: it can't be opened.
+        OSError: the file can't be opened.
     """
 
     def __init__(self, path: str, number: int, *, lenient: bool = False) -> None:
@@ -57,12 +57,12 @@ class SegmentFile:
         return read_segment_header(self.read(0, SEGMENT_SIZE))
 
     def record_header(self, offset: int, size: int) -> RecordHeader | None:
-        """Return the header at an offset, if it is valid and its record ends within `size`."""
+        """Return the record header at an offset; None if invalid, or its record exceeds `size`."""
         head = read_record_header(self.read(offset, RECORD_SIZE), self.number)
         return head if head and offset + RECORD_SIZE + head.length <= size else None
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return bytes; fewer at the end of the file.
+        """Return the bytes at an offset; fewer than `length` at the end of the file.
 
         Raises:
             OSError: the disk can't be read, and `lenient` is not set.
@@ -95,7 +95,10 @@ class SegmentFile:
             offset += step
 
     def find_marker(self, offset: int, size: int) -> int:
-        """Return the offset of the next marker within `size`; -1 if there is none."""
+        """Return where the first record marker at or after `offset` starts; -1 if there is none.
+
+        Only the first `size` bytes of the file are searched.
+        """
         while offset < size:
             start, data = self._piece
             if not start <= offset <= start + len(data) - len(MARKER):
@@ -111,12 +114,12 @@ class SegmentFile:
         return -1
 
     def body(self, offset: int, head: RecordHeader) -> bytes | None:
-        """Return the record after a header; None if it has not the right checksum."""
+        """Return the record after a header; None if its checksum is wrong."""
         data = self.read(offset + RECORD_SIZE, head.length)
         return data if len(data) == head.length and zlib.crc32(data) == head.crc else None
 
     def iter_records(self, offset: int, size: int) -> Iterator[tuple[int, RecordHeader, bool]]:
-        """Yield all valid headers with their offsets, and whether their records are valid."""
+        """Yield each valid record header with its offset, and whether its record is valid."""
         while 0 <= offset <= size - RECORD_SIZE:
             head = self.record_header(offset, size)
             if head is not None:
@@ -134,9 +137,9 @@ class FoundRecord:
 
     Attributes:
         segment: number of the segment.
-        offset: offset of its header.
-        header: the header.
-        body: the record; None if it is larger than the caller's limit.
+        offset: byte offset of its header in the segment.
+        header: its header.
+        body: its bytes; None if it is larger than the caller's limit.
     """
 
     segment: int
@@ -155,15 +158,17 @@ def find_record(
 ) -> FoundRecord | None:
     """Return the next valid record; None if there is none.
 
-    If a header or a record is corrupt, search for the next marker from there, byte by byte: the
-    length in the header can't be trusted.
+    After a corrupt header or record, the next marker is searched byte by byte: the length in the
+    header can't be trusted.
 
     Args:
         file: the segment.
-        offset: where to begin.
-        size: where the segment ends.
-        span: positions between which the record must be; records outside are old data.
-        room: maximum bytes of the record; a larger one is returned unchecked and without body.
+        offset: byte offset at which to begin.
+        size: byte offset at which the segment ends.
+        span: the position of the first point that the record may have, and of the end of the last
+            one; other records are old data.
+        room: maximum size of the record in bytes; a larger one is returned unchecked and without
+            body. None for no limit.
     """
     while 0 <= offset <= size - RECORD_SIZE:
         head = file.record_header(offset, size)

@@ -24,7 +24,7 @@ class SegmentWriter:
         shared: settings and state of the queue.
 
     Attributes:
-        dirty: whether there is unflushed data.
+        dirty: whether there is data that is not flushed.
     """
 
     def __init__(self, folder: QueueFolder, shared: DiskShared) -> None:
@@ -45,12 +45,12 @@ class SegmentWriter:
         return self._fd < 0 or same_file(self._fd, self._segment.path)
 
     def begin(self, number: int, position: int, record: int) -> Segment:
-        """Make a new segment and open it for writing.
+        """Create a new segment and open it for writing.
 
-        It gets its name after its header is written, so that a segment without header is corrupt.
+        The file gets its name after its header is written: a segment without a header is corrupt.
 
         Raises:
-            OSError: it can't be made.
+            OSError: the segment can't be created.
         """
         self.close_flushed()
         path = self._folder.segment(number)
@@ -74,7 +74,7 @@ class SegmentWriter:
         return segment
 
     def resume(self, segment: Segment, size: int) -> None:
-        """Open an existing segment for writing, truncated to a size, if that is possible."""
+        """Open an existing segment for writing, and truncate it; on an error, none is open."""
         fd = -1
         try:
             fd = os.open(segment.path, _OPEN)
@@ -97,8 +97,8 @@ class SegmentWriter:
         """Write a record.
 
         Raises:
-            OSError: it can't be written. A partly written record is truncated; if that fails too,
-                the segment is closed.
+            OSError: the record can't be written. A partly written record is truncated; if that
+                fails too, the segment is closed.
         """
         segment = self._segment
         try:
@@ -115,9 +115,9 @@ class SegmentWriter:
     def flush(self) -> None:
         """Flush written records to the disk.
 
-        After a failed fsync the kernel may have discarded the data, so that the segment is closed
-        and a new one is used. If the flush fails again, that segment stays in use until a flush
-        succeeds, and is closed then. So a lasting fault costs two segments, not all of the room.
+        After a failed fsync the kernel may have discarded the data. So the segment is closed, and
+        a new one is used. If the flush of the new segment fails too, it stays in use until a flush
+        succeeds, and is then closed. So a lasting fault costs two segments, not all of the room.
         """
         if not self._flushes or not self.dirty or self._fd < 0:
             return
@@ -135,7 +135,7 @@ class SegmentWriter:
                 self.close()
 
     def sync(self, fd: int | None) -> bool:
-        """Flush a file of the queue, or the folder's names if None; return whether that worked."""
+        """Flush a file, or the names in the folder if None; return whether that succeeded."""
         try:
             if fd is None:
                 self._folder.flush()

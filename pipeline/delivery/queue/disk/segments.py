@@ -26,10 +26,10 @@ class Segment:
     """A segment.
 
     Attributes:
-        number: number in its name.
+        number: number of the segment, as in its file name.
         path: path of the file.
-        first_point: points before its first record.
-        size: bytes that are used.
+        first_point: number of points before its first record, over all segments.
+        size: number of bytes of the file that are used.
         header_valid: whether its header is valid.
     """
 
@@ -46,19 +46,19 @@ class Segment:
 
 
 class SegmentList(list[Segment]):
-    """Segments in order."""
+    """The segments of a queue, sorted by number."""
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """Number of bytes in all segments."""
         return sum(segment.size for segment in self)
 
     def find(self, number: int) -> int:
-        """Return the index of the segment with a number, or of the next one; `len` if none."""
+        """Return the index of a segment, or of the first with a higher number; `len` if none."""
         return bisect.bisect_left(self, number, key=lambda segment: segment.number)
 
     def first_after(self, index: int, end: int) -> int:
-        """Return the position of the segment after this one; `end` if it is the last."""
+        """Return the number of points before the next segment; `end` if this is the last."""
         if index + 1 == len(self):
             return end
         first = self[index + 1].first_point
@@ -72,13 +72,13 @@ class FolderScan:
 
     Attributes:
         segments: segments that can be used.
-        disposable: segments without data, or with settled records only.
-        broken: files without a valid header or record, or in an unknown version.
-        error: why a broken one could not be read; None if all could be read.
-        highest_number: highest segment number, 0 if there is none.
-        end: points before the end of the last segment.
+        disposable: paths of segments without data, or with settled records only.
+        broken: paths of files without a valid header or record, or in an unknown version.
+        error: why a broken file could not be read; None if all could be read.
+        highest_number: highest segment number; 0 if there is no segment.
+        end: number of points before the end of the last segment.
         next_record: number of the record after the last one.
-        valid_end: offset of the end of the last valid record of the last segment.
+        valid_end: byte offset of the end of the last valid record in the last segment.
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -92,15 +92,15 @@ class FolderScan:
 
 
 def scan_folder(folder: Path, oldest: int, *, lenient: bool = False) -> FolderScan:
-    """Read the headers of all segments, and all records of the last one. Nothing is changed.
+    """Read the headers of all unsettled segments, and all records of the last one; change nothing.
 
     Args:
         folder: the folder.
         oldest: number of the first segment that is not settled.
-        lenient: give up what can't be read.
+        lenient: whether to give up what can't be read, instead of raising an error.
 
     Raises:
-        OSError: a segment can't be read.
+            OSError: a segment can't be read, and `lenient` is not set.
     """
     found = FolderScan()
     for number in segment_numbers(folder):
@@ -145,7 +145,7 @@ def _scan_segment(scan: FolderScan, path: Path, number: int, oldest: int, lenien
 
 
 def _empty(file: SegmentFile, size: int) -> bool:
-    """Return whether a file has only zeros: a power failure came before its data was on disk."""
+    """Return whether a file has only zeros: power failed before its data was on disk."""
     if any(any(file.read(start, _PIECE)) for start in range(0, size, _PIECE)):
         return False
     return file.error is None

@@ -20,8 +20,8 @@ class ReadPosition:
 
     Attributes:
         segment: number of the segment.
-        offset: bytes of the segment before it.
-        position: points before it, over all segments.
+        offset: byte offset in the segment.
+        position: number of points before the next record, over all segments.
         record: number of the next record.
     """
 
@@ -36,10 +36,10 @@ class InFlightRecord:
     """A record in flight.
 
     Attributes:
-        position: where it is on disk.
-        points: number of points in it.
-        created_ns: when it was made.
-        lost_reason: why its segment was removed; empty if it was not.
+        position: where the record is on disk.
+        points: number of points in the record.
+        created_ns: when the record was made, by the wall clock.
+        lost_reason: why the segment of the record was removed; empty if it was not removed.
     """
 
     position: ReadPosition
@@ -49,7 +49,7 @@ class InFlightRecord:
 
 
 class InFlightRecords(deque[InFlightRecord]):
-    """All records in flight, oldest first. Those whose segments were removed come first."""
+    """The records in flight, oldest first. Records whose segments were removed come first."""
 
     @property
     def oldest_ns(self) -> int | None:
@@ -63,7 +63,7 @@ class InFlightRecords(deque[InFlightRecord]):
 
     @property
     def lost_points(self) -> Counter[str]:
-        """Points of records that are no longer on disk, by reason."""
+        """Number of points in records that are no longer on disk, by reason."""
         found: Counter[str] = Counter()
         for record in self:
             if not record.lost_reason:
@@ -72,10 +72,10 @@ class InFlightRecords(deque[InFlightRecord]):
         return found
 
     def mark_lost(self, segment: int | None, reason: str) -> None:
-        """Note that a segment, or all segments if None, was removed.
+        """Note that a segment was removed, or all segments if `segment` is None.
 
-        Records behind others that are still on disk are not marked. If those are put back, the
-        reader detects and counts the missing points when it reaches them.
+        A record behind one that is still on disk is not marked. If both are put back, the reader
+        detects and counts the missing points when it reaches them.
         """
         for record in self:
             if not record.lost_reason:
@@ -85,14 +85,13 @@ class InFlightRecords(deque[InFlightRecord]):
 
 
 class RetryBudget:
-    """Is exhausted a minute after the first of consecutive failures.
+    """Decides how long reading a failing disk is retried: at least a minute and ten tries.
 
-    A cable, a controller or a network may be away for a while, and the data on disk be intact. A
-    minimum number of tries, at least a second apart, is required too: nothing is read while the
-    receiver accepts nothing.
+    A cable, a controller or a network may be away for a while, and the data on disk be intact. Only
+    tries at least a second apart count: nothing is read while the receiver accepts nothing.
 
     Args:
-        now: the clocks.
+        now: returns the present time.
     """
 
     def __init__(self, now: Callable[[], Instant]) -> None:
@@ -129,7 +128,7 @@ class RetryBudget:
             self._tries += 1
 
     def record_success(self) -> None:
-        """Reset the budget: the data was read or given up."""
+        """Reset the budget: the data was read, or was given up."""
         self._since_ns = None
 
 
@@ -142,11 +141,11 @@ class DiskShared:
         max_size: maximum bytes of all segments.
         kind: kind of the records.
         fsync_ns: interval of flushes in nanoseconds; 0 for never.
-        now: the clocks.
-        counters: counts points.
-        fault_log: collects failures.
+        now: returns the present time.
+        counters: counters of points.
+        fault_log: log of failures.
         in_flight: the records in flight.
-        retry_budget: how long reading a failing disk is retried.
+        retry_budget: decides how long reading a failing disk is retried.
     """
 
     path: Path

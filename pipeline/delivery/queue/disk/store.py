@@ -32,7 +32,7 @@ _PARTS: Final = 16
 
 
 class Store:
-    """An open queue folder.
+    """An open queue folder: its segments and its cursor.
 
     Args:
         shared: settings and state of the queue.
@@ -43,8 +43,8 @@ class Store:
 
     Raises:
         LockedError: the folder is in use.
-        KindError: the folder holds records of another kind.
-        OSError: it can't be opened.
+        KindError: the folder contains records of another kind.
+        OSError: the folder can't be opened.
     """
 
     def __init__(self, shared: DiskShared) -> None:
@@ -151,7 +151,7 @@ class Store:
 
     @property
     def read_position(self) -> ReadPosition:
-        """Position up to which records are settled."""
+        """Where the oldest record is that is not settled; the end if all are settled."""
         place, segments = self._in_flight.position or self.reader.position, self._segments
         index = segments.find(place.segment)
         while index + 1 < len(segments) and (
@@ -174,16 +174,16 @@ class Store:
 
     @property
     def queued(self) -> int:
-        """Points on disk that are not settled."""
+        """Number of points on disk that are not settled."""
         return self.end - (self._in_flight.position or self.reader.position).position
 
     @property
     def size(self) -> int:
-        """Bytes of all segments, including those that could not be removed yet."""
+        """Number of bytes in all segments, including those that could not be removed yet."""
         return sum(segment.size for segment in (*self._segments, *self._leftovers))
 
     def count_lost(self, position: int) -> None:
-        """Count all points from the next record to a position as lost: they are not on disk."""
+        """Count the points from the next record to a position as lost, and move there."""
         start = self.reader.position.position
         removed = max(min(position, self._missing[1]) - max(start, self._missing[0]), 0)
         self._counters.drop(REMOVED, removed)
@@ -199,14 +199,14 @@ class Store:
     # -- writing -------------------------------------------------------------------------------
 
     def put(self, record: Record, *, in_flight: bool = False) -> None:
-        """Write a record at the end; the oldest segments are removed if there is no room.
+        """Write a record at the end; if there is no room, remove segments, the oldest first.
 
         Args:
-            record: not larger than the queue may be.
-            in_flight: whether it is in flight already; then all records before it are too.
+            record: a record that is not larger than the queue may be.
+            in_flight: whether the record is in flight already; then all records before it are too.
 
         Raises:
-            OSError: it can't be written; no part of it is left.
+            OSError: the record can't be written; no part of it is left.
         """
         self._drop_removed()
         try:
@@ -244,7 +244,7 @@ class Store:
             self.reader.position = place
 
     def _room_for(self, size: int) -> Segment:
-        """Return the segment for a record of a size."""
+        """Return the segment for a record of a size; remove the oldest segments to make room."""
         filled = self._segments[-1].size if self._writer.is_open else 0
         if filled > SEGMENT_SIZE and filled + size > self._segment_size:
             self._writer.close_flushed()
@@ -262,7 +262,7 @@ class Store:
         return segment
 
     def _drop_removed(self) -> None:
-        """Detect files that other programs removed or replaced."""
+        """Detect files that other programs removed or replaced, and replace them."""
         replaced = not self._writer.exists()
         if replaced or not self.folder.is_locked():
             self.folder.lock()
@@ -278,7 +278,7 @@ class Store:
             self.save(flush=self._flushes)
 
     def next_segment_missing(self) -> None:
-        """Report that the file of the segment is missing that is read next."""
+        """Count the points of the segment that is read next as lost: its file is missing."""
         self._segment_missing(self._segments.find(self.reader.position.segment))
 
     def _segment_missing(self, index: int) -> None:
@@ -291,7 +291,7 @@ class Store:
         self._remove(index, REMOVED)
 
     def _remove(self, index: int, reason: str) -> None:
-        """Remove a segment, and count the points that are lost."""
+        """Remove a segment, and count the points that are lost with it."""
         place = self._in_flight.position or self.reader.position
         after = self._segments.first_after(index, self.end)
         if index == len(self._segments) - 1:
@@ -376,7 +376,7 @@ class Store:
             self._cursor.mark_flushed()
 
     def flush(self) -> None:
-        """Flush everything to the disk, and retry to remove segments."""
+        """Flush everything to the disk, and try again to remove segments."""
         if self._flushes and (self._writer.dirty or self._cursor.dirty):
             self._writer.flush()
             self.save(flush=True)
@@ -384,7 +384,10 @@ class Store:
             self._remove_leftovers()
 
     def discard_all(self) -> None:
-        """Count all points as removed: those in flight when they are released, the others now."""
+        """Close the store after its folder was removed, and count its points as removed.
+
+        Points in flight are counted when their records are released, the others now.
+        """
         self._in_flight.mark_lost(None, REMOVED)
         self._counters.drop(REMOVED, self.end - self.reader.position.position)
         self._writer.close()
