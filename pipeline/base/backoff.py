@@ -29,7 +29,7 @@ class Backoff:
 
         Args:
             ran_for: duration of the failed run, in seconds.
-            retry_after: minimum of seconds that the failure requires.
+            retry_after: shortest delay in seconds that the failure requires; None if there is none.
         """
         if ran_for >= self.healthy_after or self._next == 0.0:
             self._next = self.initial

@@ -1,4 +1,4 @@
-"""Dictionaries with a limit, which keep the entries that were set last."""
+"""Limits the size of a dictionary: the entries that were set last are kept."""
 
 from typing import TypeVar
 
@@ -7,7 +7,7 @@ V = TypeVar("V")
 
 
 def set_last(table: dict[K, V], key: K, value: V, limit: int) -> None:
-    """Set an entry and move it to the end; remove the first entry if there are too many."""
+    """Set an entry and move it to the end; remove the first one if there are more than `limit`."""
     table.pop(key, None)
     table[key] = value
     if len(table) > limit:

@@ -13,13 +13,13 @@ class ChannelClosedError(Exception):
 
 
 class Channel(Generic[T]):
-    """A bounded queue with one consumer, which ends when it is closed and empty.
+    """A bounded queue with one consumer. Its iteration ends when it is closed and empty.
 
     `asyncio.Queue` of Python 3.11 can't be closed. Use `put` if the producer has to wait (towards
     the join), and `offer` if a slow consumer should lose items (towards sinks).
 
     Args:
-        capacity: maximum of waiting items, at least 1.
+        capacity: maximum number of waiting items, at least 1.
         on_drop: called with each item that `offer` drops, oldest first.
     """
 
@@ -52,7 +52,7 @@ class Channel(Generic[T]):
         self._append(item)
 
     def offer(self, item: T) -> None:
-        """Add an item immediately; if the channel is full, drop the oldest item.
+        """Add an item immediately; if the channel is full, drop the oldest waiting item.
 
         Raises:
             ChannelClosedError: the channel is closed.
@@ -70,7 +70,7 @@ class Channel(Generic[T]):
         self._readable.set()
 
     def take_nowait(self) -> T | None:
-        """Return the oldest item, or None if none waits."""
+        """Return the oldest item; None if no item waits."""
         if not self._items:
             return None
         item = self._items.popleft()

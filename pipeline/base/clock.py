@@ -10,20 +10,20 @@ from pipeline.base.bounded_dict import set_last
 from pipeline.model import Instant
 
 _STEP_NS: Final = 100_000
-"""A larger change of the offset is a step of the wall clock. A smaller one is the time between the
-readings of the two clocks."""
+"""A larger change of the offset between the two clocks is a step of the wall clock. A smaller one
+is the time between the readings of the clocks."""
 
 _MEASUREMENTS: Final = 8
 """Number of measurements of the offset, to find out whether the wall clock was set."""
 
 _MAX_REMEMBERED: Final = 4096
-"""Maximum of remembered wall times."""
+"""Maximum number of remembered wall times."""
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Clock(Protocol):
-    """Returns the time and waits. Components get a clock from their context."""
+    """Returns the present time, and waits. Components get a clock from their context."""
 
     def now(self) -> Instant:
         """Return the present time on both clocks. Safe to call from any thread."""
@@ -68,7 +68,7 @@ def _measure_offset() -> int:
 
 
 _OFFSET: Final = Offset()
-"""One for the whole process, so that the instants of all threads and components are comparable."""
+"""One object for the whole process, so that all instants in it are comparable."""
 
 
 class SystemClock:
@@ -91,7 +91,7 @@ class WallTimes:
     set.
 
     Args:
-        now: the clocks.
+        now: returns the present time on both clocks.
     """
 
     def __init__(self, now: Callable[[], Instant]) -> None:

@@ -14,7 +14,7 @@ and is restarted by its supervisor, such as the kubelet.
 from typing import Final
 
 LONGEST_WAIT: Final = 300.0
-"""Maximum of seconds that an API server, or a proxy in its place, may request as a wait."""
+"""Longest wait in seconds that an API server, or a proxy in its place, can request."""
 
 
 class ComponentError(Exception):
@@ -25,7 +25,7 @@ class TransientError(ComponentError):
     """Not possible now. The supervisor retries with exponential backoff.
 
     Attributes:
-        retry_after: minimum of seconds to wait, if the server or the kind of error implies one.
+        retry_after: shortest wait in seconds, if the server or the kind of error requires one.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
@@ -42,7 +42,7 @@ class ApiError(TransientError):
 
     Attributes:
         status: the HTTP status, or the code of a Status object in a stream; 0 without a response.
-        retry_after: as the server requests it, at most `LONGEST_WAIT`.
+        retry_after: seconds to wait, as the server requests it, at most `LONGEST_WAIT`.
         reason: the Status object's reason, such as `Expired` or `Forbidden`. Without one, the part
             of the text that stays the same for the same error, or empty.
     """
@@ -57,7 +57,7 @@ class ApiError(TransientError):
 
     @property
     def dedup_key(self) -> tuple[int, str]:
-        """Equal for two errors if the second contains nothing new."""
+        """Equal for two errors if the second one tells nothing new."""
         return self.status, self.reason
 
 

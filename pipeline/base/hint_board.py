@@ -9,7 +9,7 @@ _NONE = Hint()
 
 
 class HintBoard:
-    """Holds one hint for each subscriber; further hints are merged until it is read."""
+    """Holds one hint for each subscriber. Further hints are merged into it until it is read."""
 
     def __init__(self) -> None:
         self._pending: dict[asyncio.Event, Hint] = {}

@@ -5,7 +5,7 @@ accepted, thousands of times a second if there are no file descriptors left.
 
 A *place* is a line of code that logs, with one logger; components have their own loggers. A *kind*
 is the messages of a place that are equal except for numbers and addresses, with the same type of
-exception. So no fault hides another one, and varying texts are limited by the lines of a place.
+exception. So no fault hides another one, and a place with varying texts is limited as well.
 """
 
 import contextlib
@@ -26,7 +26,8 @@ EACH: Final = 10
 """Maximum of lines of one kind in a span."""
 
 KINDS: Final = 50
-"""Maximum of kinds of a place in a span, and of lines of a place beyond the first of each kind."""
+"""Maximum of kinds of a place in a span. Also the maximum of lines of a place in a span, without
+the first line of each kind."""
 
 _OTHERS: Final = ""
 
@@ -42,8 +43,8 @@ class _Kind:
     """Messages of one kind.
 
     Attributes:
-        shown: the first record of the span, and of other kinds the last; as text only: its
-            arguments are not kept alive.
+        shown: the first record of this kind in the span; for `_OTHERS`, the last record. It has
+            only the text, so that the record's arguments are not kept alive.
         lines: number of written lines.
         omitted: number of omitted lines.
     """
@@ -60,7 +61,7 @@ class _Span:
     Attributes:
         since: Unix time of the first line.
         lines: written lines beyond the first of each kind.
-        kinds: by key; further kinds, of which all lines are omitted, are one kind, `_OTHERS`.
+        kinds: the kinds by key. All further kinds are one kind, `_OTHERS`; its lines are omitted.
     """
 
     since: float
@@ -100,10 +101,10 @@ class LogRateLimit:
         return _text_of(record, " (with a traceback as above)") if record.exc_info else record
 
     def end_spans(self, now: float | None = None) -> list[logging.LogRecord]:
-        """End spans; return records with the numbers of omitted lines.
+        """End spans; return a record with the number of omitted lines for each limited kind.
 
         Args:
-            now: Unix time; spans that are over are ended. None ends all.
+            now: Unix time: spans that began `SECONDS` ago or earlier end. None: all spans end.
         """
         found: list[logging.LogRecord] = []
         # A clock that was set back ends spans too.
@@ -121,8 +122,8 @@ class LogRateLimit:
 class BoundedHandler(logging.StreamHandler[TextIO]):
     """Writes log lines to a stream, limited per kind and minute.
 
-    The number of omitted lines is logged when the minute is over. Records of level debug are not
-    limited, because a user asked for them.
+    The number of omitted lines is logged when the minute is over. Records below level `info` are
+    not limited, because a user asked for them.
     """
 
     def __init__(self, stream: TextIO) -> None:

@@ -12,7 +12,7 @@ from pipeline.base.safe_text import without_control_characters
 ROOT = "podgpu"
 
 LONGEST: Final = 8000
-"""Maximum of characters of a message and of a traceback; of longer ones the middle is left out."""
+"""Maximum of characters of a message and of a traceback; longer texts lose their middle."""
 
 
 class TextFormatter(logging.Formatter):

@@ -66,7 +66,7 @@ def redact(value: str, secrets: Iterable[str]) -> str:
 
     Args:
         value: the text, complete or cut by `line`; a secret may be cut there too.
-        secrets: the secrets. Very short ones are ignored.
+        secrets: the secrets. Those of less than 4 characters are ignored.
     """
     # The longest first, because one may contain another.
     for secret in sorted(set(secrets), key=len, reverse=True):

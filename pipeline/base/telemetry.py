@@ -14,11 +14,12 @@ class Family:
     """A metric family of podgpu's own.
 
     Attributes:
-        name: as in the text exposition format, with `_total` for counters and the unit as suffix.
+        name: name as in the text exposition format, with `_total` for counters and the unit as
+            suffix.
         help: one sentence.
-        summary: it has a sum and a count, and no quantiles.
-        timestamped: a counter with the time of its last increase, which distinguishes a present
-            loss from an old one.
+        summary: whether the family has a sum and a count, and no quantiles.
+        timestamped: whether it is a counter with the time of its last increase, which
+            distinguishes a present loss from an old one.
     """
 
     name: str
@@ -62,7 +63,8 @@ class LastProblem:
     Attributes:
         text: a text for users.
         at: when it happened.
-        warning: the component continued nevertheless, so that its end is not known.
+        warning: whether the component continued nevertheless. Then the end of the problem is not
+            known.
     """
 
     text: str
@@ -162,7 +164,7 @@ class _Cell:
 
 
 class Telemetry:
-    """Holds the values of families that components report. It outlives their restarts.
+    """Holds the values that components report. The values outlive restarts of the components.
 
     Not thread-safe: use it in the event loop.
 
@@ -206,7 +208,7 @@ class Telemetry:
         cell.count += 1
 
     def forget(self, label: tuple[str, str]) -> None:
-        """Remove all series with a label, because its component left the configuration."""
+        """Remove the series and the last problem of a component that left the configuration."""
         self.problems.pop(label, None)
         for cells in self._values.values():
             for labels in [labels for labels in cells if label in labels]:
@@ -219,7 +221,7 @@ class Telemetry:
         return self._values.setdefault(family, {}).setdefault(labels, _Cell())
 
     def collect(self, computed: Mapping[str, Iterable[Point]]) -> list[FamilyPoints]:
-        """Return all families that have samples.
+        """Return all families that have samples, in the order of the page.
 
         Args:
             computed: samples that the caller computes now (ages, metrics of the process).

@@ -44,7 +44,7 @@ class AdvertisedResources:
         return bool(expired)
 
     def remove(self, source: str) -> None:
-        """Remove a source."""
+        """Remove the reports of a source, and the resources that only it has advertised."""
         self._advertised.pop(source, None)
         self._seen.pop(source, None)
         self._index = None
@@ -62,7 +62,7 @@ class AdvertisedResources:
         Args:
             devices: the devices that are present.
             index: resolves ids to devices of the node.
-            allocated: by resource, uuids and ids that match no device.
+            allocated: by resource, what the kubelet allocated: uuids, and ids that match no device.
             active_sources: the sources with valid claims.
         """
         offered = self._resolved(index)

@@ -20,14 +20,14 @@ class Candidate(NamedTuple):
 
     Attributes:
         claim: the claim.
-        share: the part of the device, if known.
-        divisible: the claim is on a part of the device or on a replica, so that other pods may hold
-            the device as well.
-        allocated_whole: the kubelet allocated the device to the container under the id of the
-            whole device, which it gives to only one pod.
-        rank: among pods on the device; the lowest rank holds it.
-        container_id: the runtime's id, if known.
-        replicas: numbers of the device plugin's replicas that it has.
+        share: the part of the device that it holds; None if unknown.
+        divisible: whether the claim is on a part of the device or on a replica, so that other pods
+            may hold the device as well.
+        allocated_whole: whether the kubelet allocated the device to the container under the id of
+            the whole device, which it gives to only one pod.
+        rank: rank among the pods on the device; the pods with the lowest rank hold it.
+        container_id: the runtime's id; empty if unknown.
+        replicas: numbers of the device plugin's replicas that the container has.
     """
 
     claim: ResolvedClaim
@@ -48,7 +48,8 @@ class ArbitrationResult(NamedTuple):
     """The holders of a device, and the conflicts.
 
     Attributes:
-        holders: the candidates that hold it, with the shares that are shown; sorted by subject.
+        holders: the candidates that hold the device, with the shares that are shown; sorted by
+            subject.
         conflicting_pods: pods whose claims contradict the claim of another pod, sorted.
     """
 
@@ -64,7 +65,8 @@ def arbitrate(
     Args:
         candidates: in the order of the sources. If there are several for one container, the one of
             the first source is shown, with the best rank of all.
-        ineffective: claims without effect; they are a conflict if a pod holds the whole device.
+        ineffective: claims on the device without effect. If a holder has more than a part of the
+            device, the pods of these claims are in conflict with it.
     """
     by_container: dict[PartialRef, Candidate] = {}
     for candidate in candidates:
@@ -102,8 +104,8 @@ def arbitrate(
 def make_holder(candidate: Candidate, at: Instant, previous: Holder | None) -> Holder:
     """Return a holder.
 
-    A start that a source reported once stays known when the source no longer reports it, also if
-    the container restarts.
+    A start of the holding that a source reported once stays known when the source no longer
+    reports it, also if the container restarts.
 
     Args:
         candidate: a candidate that holds the device.
@@ -129,7 +131,10 @@ def make_holder(candidate: Candidate, at: Instant, previous: Holder | None) -> H
 
 
 def _select_pods(candidates: list[Candidate]) -> tuple[list[Candidate], set[PodKey]]:
-    """Select the candidates of several pods that hold a device; return them and the conflicts."""
+    """Return the candidates of several pods that hold a device, and the overruled pods.
+
+    If it cannot be decided which pod holds it, all candidates and all pods are returned.
+    """
     divisible = [candidate for candidate in candidates if candidate.divisible]
     if len(divisible) == len(candidates):
         return candidates, set()

@@ -39,8 +39,8 @@ class Outcome:
     """Result of applying one event.
 
     Attributes:
-        changed: the next snapshot will differ from the last one.
-        hints: for the sources that subscribed to hints.
+        changed: whether the next snapshot will differ from the last one.
+        hints: hints for the sources that subscribed to hints.
     """
 
     changed: bool
@@ -65,7 +65,7 @@ class Attributor:
             same object.
         mig_placements: the MIG instances by placement.
         resolution: the result of the last `resolve_pending`.
-        has_pending_changes: recorded changes are not resolved yet.
+        has_pending_changes: whether recorded changes are not resolved yet.
 
     Args:
         sources: state of each source.
@@ -93,7 +93,7 @@ class Attributor:
         self._holders_known_before = False
 
     def replace_claims(self, source: str, event: ClaimsReplaced) -> None:
-        """Replace all claims of a source."""
+        """Replace all claims of a source, and mark them as changed if they differ."""
         before = self._claims.get(source)
         self._claims[source] = event
         # A claim that was too early for its pod may be valid with this later confirmation.
@@ -158,7 +158,7 @@ class Attributor:
         return withdrawn or bool(expired)
 
     def rebuild_devices(self, *sources: str) -> None:
-        """Rebuild the set of devices. The holders are marked as changed."""
+        """Rebuild the set of devices, and mark the holders as changed; see `mark_changed`."""
         ranking = self._sources.ranking
         down = {source for source in ranking if not self._sources.is_up(source)}
         known = self.inventory.devices(ranking, down)
@@ -192,8 +192,9 @@ class Attributor:
         """Whether all holders are known. Otherwise a device without holders need not be free.
 
         This needs a report of a source that lists all holders (the kubelet or the runtime), and no
-        container for which it is unknown which devices it was given. Pods are not enough: they do
-        not contain what the kubelet allocated.
+        container for which it is unknown which devices it was given. The runtime is not enough if a
+        container has access to a device by a variable. Pods are not enough: they do not contain
+        what the kubelet allocated.
         """
         return self._holders_listed and not self.resolution.has_unresolved_holder
 
@@ -202,8 +203,8 @@ class Attributor:
         """Attributions by device uuid, as far as the holders are known; None if they are not.
 
         If it is unknown which of a scheduler's GPUs a container was given, the holders of devices
-        that a device plugin allocates are still known. Only these are returned, and only if at
-        least one of their GPUs is free.
+        that a device plugin allocates are still known. Then only these devices are returned, and
+        only if at least one of their GPUs is free.
         """
         if not self._holders_listed:
             return None
@@ -224,7 +225,12 @@ class Attributor:
         return listed or (self.containers.is_reported and not self.resolution.has_env_access)
 
     def resolve_pending(self, at: Instant) -> Outcome:
-        """Resolve all claims again if a change was recorded."""
+        """Resolve all claims again if a change was recorded.
+
+        Returns:
+            Whether the holders or the state of sources changed; and a hint if containers of a
+            device changed, or if another report can complete a pod's name or uid.
+        """
         if not self.has_pending_changes:
             return Outcome(changed=False)
         self.has_pending_changes = False
@@ -317,7 +323,7 @@ class Attributor:
 
         Args:
             name: namespace, pod, container and uid.
-            moment: not after the present time.
+            moment: a moment that is not in the future.
         """
         namespace, pod, _, uid = name
         known = self.pods.referred_to((namespace, pod), uid, moment)

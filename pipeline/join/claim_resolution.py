@@ -11,7 +11,8 @@ from pipeline.join.trust_rules import COUNT_ONLY_RESOURCES
 from pipeline.model import Claim, Evidence, Instant, PartialRef, Pod, RawDeviceId
 
 IdentifyContainer: TypeAlias = Callable[[str, Claim], IdentifiedContainer | None]
-"""Returns the container that a claim of a source means; None if it means none any more."""
+"""Returns the container that a claim of a source means; None if its pod does not count: it is gone,
+has ended, or was not admitted."""
 
 ConfirmedAt: TypeAlias = Callable[[str], Instant | None]
 """Returns when a source last confirmed its claims."""
@@ -29,10 +30,10 @@ class ResolvedClaim(NamedTuple):
         devices: the devices that its ids name, real devices before placeholders; empty only for an
             ambiguous claim.
         subject: the container with all known parts, without its id.
-        pod: its pod, where a source reported it.
+        pod: its pod; None if no source reported it.
         evidence: what the claim is based on.
-        is_partial: it is on parts of its devices: the ids, or the ids that the device plugin was
-            asked for, are replicas or placeholders.
+        is_partial: whether the claim is on parts of its devices: the ids, or the ids that the
+            device plugin was asked for, are replicas or placeholders.
     """
 
     source: str
@@ -50,7 +51,7 @@ class ResolvedClaim(NamedTuple):
 
     @property
     def names_real_device(self) -> bool:
-        """Whether it names a real device, and not only placeholders."""
+        """Whether the claim names a real device, and not only placeholders."""
         return not self.devices[0].is_placeholder
 
 
@@ -85,7 +86,7 @@ class ResolutionTime(NamedTuple):
     """The time of a resolution, and the times at which sources confirmed their claims.
 
     Attributes:
-        at: now.
+        at: the present time.
         confirmed_at: returns when a source last confirmed its claims.
         previously_confirmed_at: returns when a source last confirmed the claims that it made before
             its present ones.
@@ -182,7 +183,7 @@ def _effective_evidence(claim: Claim, pod: Pod | None) -> Evidence | None:
 def _classify_kubelet_claim(
     claim: Claim, found: list[ResolvedDevice], devices: DeviceIndex
 ) -> tuple[list[ResolvedDevice], bool]:
-    """Return devices and partiality of a claim of the kubelet or of a device plugin."""
+    """Return the devices of a claim of the kubelet or of a plugin, and whether it is partial."""
     if claim.origin.evidence == Evidence.PLUGIN_ANSWER:
         requested = resolve_ids(claim.asked, devices)[0]
         return found, not requested or not all(one.is_whole_device for one in requested)

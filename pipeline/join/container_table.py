@@ -25,7 +25,10 @@ class ContainerTable:
         return before != self._by_source[source]
 
     def start(self, source: str, container: RunningContainer) -> bool:
-        """Add or change a container; return whether anything changed."""
+        """Add or change a container; return whether anything changed.
+
+        It is ignored if the source has no valid list of containers.
+        """
         reported, key = self._by_source.get(source), container.subject.container_id
         if reported is None or reported.get(key) == container:
             return False
@@ -33,11 +36,11 @@ class ContainerTable:
         return True
 
     def stop(self, source: str, container_id: str) -> RunningContainer | None:
-        """Remove a container and return it."""
+        """Remove a container and return it; None if the source did not report it."""
         return self._by_source.get(source, {}).pop(container_id, None)
 
     def find(self, container_id: str) -> RunningContainer | None:
-        """Return a running container by its id."""
+        """Return a running container by its id; None if no source reports it."""
         found = (reported.get(container_id) for reported in self._by_source.values())
         return next((one for one in found if one is not None), None)
 
@@ -59,7 +62,7 @@ class ContainerTable:
             yield from container.claims
 
     def pods(self) -> Iterator[tuple[tuple[str, str], str]]:
-        """Yield name and uid of each container's pod."""
+        """Yield name and uid of each container's pod, if both are known."""
         for reported in self._by_source.values():
             for subject in [container.subject for container in reported.values()]:
                 if subject.pod and subject.uid:

@@ -1,6 +1,6 @@
 """Resolves a device id, as a source wrote it, to a device.
 
-Only this module knows the forms of ids that device plugins, schedulers and runtimes write:
+These are the forms of ids that device plugins, schedulers and runtimes write:
 
     scheme    forms
     uuid      `GPU-<uuid>`, `MIG-<uuid>`, `MIG-GPU-<uuid>/<gi>/<ci>` (drivers before R470);
@@ -57,13 +57,13 @@ class ResolvedDevice(NamedTuple):
 
     Attributes:
         uuid: uuid of the device.
-        is_whole_device: a device plugin offers the whole device under this id; the kubelet
-            allocates it to only one pod.
+        is_whole_device: whether a device plugin offers the whole device under this id. The kubelet
+            allocates such a device to only one pod.
         replica: number of the replica, if the id names a replica of the device; else empty.
-        is_placeholder: the id is only for counting: the scheduler decides elsewhere which GPU the
-            container gets, and it need not be this one.
-        is_reserved: the device belongs to a reservation pod, and is shared.
-        admin_access: the id gives access for monitoring (`adminAccess`) and holds nothing.
+        is_placeholder: whether the id is only for counting: the scheduler decides elsewhere which
+            GPU the container gets, and it need not be this one.
+        is_reserved: whether the device belongs to a reservation pod, and is shared.
+        admin_access: whether the id gives access for monitoring (`adminAccess`) and holds nothing.
     """
 
     uuid: str
@@ -155,7 +155,10 @@ class DeviceIndex:
         return found
 
     def alias_target(self, alias: str) -> ResolvedDevice | None:
-        """Return the device that an alias means by its uuid or by `MigPlace.placement`."""
+        """Return the device that the target of an alias means: a uuid or `MigPlace.placement`.
+
+        None if no device, or more than one, has it.
+        """
         uuid = self._device_of_alias(alias.lower())
         return None if uuid is None else ResolvedDevice(uuid)
 
@@ -167,8 +170,8 @@ class DeviceIndex:
     def is_ambiguous(self, raw: RawDeviceId) -> bool:
         """Whether an unresolved id may still mean a device of this node.
 
-        Not if it contains a uuid or a PCI address, if it is an alias, or if it is the CDI name of
-        something other than a GPU.
+        It cannot mean one if it contains a uuid or a PCI address, if it is an alias, or if it is
+        the CDI name of something other than a GPU.
         """
         text = raw.text.lower()
         if (raw.scheme, text) in self._aliases:

@@ -33,7 +33,7 @@ _CDI: Final = re.compile(
 )
 _DRIVER: Final = "gpu.nvidia.com/"
 _MAX_BINDINGS: Final = 16
-"""How many meanings of one name are kept; older pods have their device stored."""
+"""How many meanings of one name are kept. The devices of older pods are kept separately."""
 _MAX_NAMES: Final = 20_000
 
 _FOREVER: Final = 1 << 63
@@ -148,8 +148,8 @@ class DraNameHistory:
         """Return the devices that a claim was allocated.
 
         Returns:
-            The devices; the ids that match none; whether the claim holds a device that is unknown,
-            or not known yet.
+            The devices; the ids that match none; whether the claim holds a device that is unknown
+            or is not known yet.
         """
         found: dict[ResolvedDevice, None] = {}
         unknown: RawIds = {}

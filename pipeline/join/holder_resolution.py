@@ -55,10 +55,10 @@ class Resolution:
     """Result of resolving all claims.
 
     Attributes:
-        single_gpu: the node has one GPU.
+        single_gpu: whether the node has one GPU.
         pods: the valid claims of each pod.
-        candidates: by device uuid; only devices that have any.
-        arbitrations: by device uuid, its holders.
+        candidates: the candidates by device uuid; only devices that have any.
+        arbitrations: by device uuid, the holders and conflicts; only devices with candidates.
         unresolved: by source, ids that match no device; only sources that have any.
         allocated: by extended resource, what the kubelet allocated.
         ineffective: by device uuid, claims without effect.
@@ -66,7 +66,7 @@ class Resolution:
         plugin_managed: devices that no scheduler allocates.
         possibly_held: GPUs that may be held by a container for which it is unknown which devices it
             was given.
-        has_unresolved_holder: there is such a container.
+        has_unresolved_holder: whether there is such a container.
     """
 
     single_gpu: bool = False
@@ -111,12 +111,13 @@ def resolve(
         devices: the devices of the node.
         identify: returns the container that a claim means.
         pods: names and uids of the pods of the runtime's containers.
-        complete: a source names all pods that hold devices.
+        complete: whether a source names all pods that hold devices.
         plugin_managed: devices that a device plugin or a DRA driver offers under their real ids.
             Devices that it allocated are added, and the GPUs of such MIG instances.
         pod_identities: the names and uids of pods that were seen before.
         moment: the time, and when sources confirmed their claims.
-        previous: an earlier resolution. Unchanged results are reused; the result does not differ.
+        previous: an earlier resolution. Its unchanged parts are reused; the result does not depend
+            on it.
         dra_names: the devices that names of DRA drivers meant when they were allocated.
     """
     resolved = resolve_claims(claims, devices, identify, dra_names)

@@ -25,7 +25,8 @@ class IncompleteClaims:
     Attributes:
         listed: by pod name, the ids that the kubelet lists for each slot.
         unnamed: by uid, the claims without a name.
-        stated: by pod name, the uids that a source reports together with it, and since when.
+        stated: by pod name, the uids that a source reports together with the name; for each uid
+            the monotonic time since when.
     """
 
     listed: dict[PodName, dict[ClaimSlot, frozenset[DeviceIds]]] = field(default_factory=dict)
@@ -94,5 +95,5 @@ def slot_of(claim: ResolvedClaim) -> ClaimSlot:
 
 
 def ids_of(claim: ResolvedClaim) -> DeviceIds:
-    """Return the ids that the kubelet requested."""
+    """Return the ids that the kubelet requested: `asked`, or else the ids of the claim."""
     return frozenset([raw.text for raw in claim.claim.asked or claim.claim.devices])

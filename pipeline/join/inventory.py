@@ -40,7 +40,7 @@ class Inventory:
         return True
 
     def remove(self, source: str) -> None:
-        """Remove a source."""
+        """Remove the devices of a source."""
         self._ever_seen.pop(source, None)
         self._present.pop(source, None)
 

@@ -72,8 +72,8 @@ class Join:
 
         Args:
             envelope: the event.
-            more_pending: more events wait, so that changes of holders may stay pending until
-                `resolve_pending` or the next `apply` without this flag.
+            more_pending: whether more events wait, so that changes of holders may stay pending
+                until `resolve_pending` or the next `apply` without this flag.
         """
         now = envelope.at
         outcome = _UNCHANGED
@@ -263,7 +263,10 @@ class Join:
 
     @property
     def all_reported(self) -> bool:
-        """Whether each source has reported, or was lost, since it was added."""
+        """Whether each source has reported, or was lost, since it was added.
+
+        Aliases, advertised resources and topology do not count.
+        """
         return self._sources.all_reported
 
     @property

@@ -32,10 +32,10 @@ class MigPlacements:
             instances.setdefault(mig.compute_instance_id, set()).add(device.uuid)
 
     def canonical_uuid(self, uuid: str) -> str:
-        """Return the uuid of a device; `uuid` itself if it is not a placement.
+        """Return the uuid of a device, if `uuid` is the placement of one known MIG instance.
 
-        A GPU instance with one compute instance means that compute instance; with several it is a
-        separate device.
+        Otherwise return `uuid` itself. A GPU instance with one compute instance means that compute
+        instance; with several it is a separate device.
         """
         if "/" not in uuid or (match := _PLACE.fullmatch(uuid)) is None:
             return uuid

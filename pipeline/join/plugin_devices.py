@@ -22,7 +22,7 @@ _MAX_DEVICES: Final = 20_000
 
 
 _ReportedId: TypeAlias = tuple[RawDeviceId, int, bool]
-"""An id, the number of the last report with it, and whether ids of its resource only count."""
+"""An id, the number of the last report with it, and whether the ids of its resource only count."""
 
 
 class PluginManagedDevices:
@@ -55,7 +55,7 @@ class PluginManagedDevices:
         self._cached = None
 
     def remove(self, source: str) -> None:
-        """Remove a source."""
+        """Remove the reports of a source."""
         self._advertised.pop(source, None)
         self._published.pop(source, None)
         self._cached = None

@@ -14,13 +14,13 @@ class PodClaims(NamedTuple):
 
     Attributes:
         claims: all claims about the pod.
-        candidates: device uuids, with a candidate for each valid claim.
+        candidates: pairs of a device uuid and a candidate, one for each device of each valid claim.
         unresolved_placeholders: valid claims with nothing but placeholders, on a node with more
             than one GPU.
-        ineffective: device uuids, with the annotations, files and variables that name the device
-            without effect.
-        plugin_managed: the devices that only a device plugin or a DRA driver allocates, as they
-            were at that time; None where they make no difference.
+        ineffective: pairs of a device uuid and a claim by an annotation, a file or a variable that
+            names the device without effect.
+        plugin_managed: the devices that only a device plugin or a DRA driver allocated when this
+            was made; None where they make no difference.
     """
 
     claims: list[ResolvedClaim]
@@ -37,7 +37,7 @@ def select_claims(
 
     Args:
         claims: all claims about the pod, in the order of the sources.
-        single_gpu: the node has one GPU, so that a placeholder cannot mean another.
+        single_gpu: whether the node has one GPU, so that a placeholder cannot mean another.
         plugin_managed: the devices that a device plugin or a DRA driver offers or allocated under
             their real ids: no scheduler allocates them.
     """

@@ -51,8 +51,8 @@ class _KnownName(NamedTuple):
 
     Attributes:
         name: namespace and name.
-        is_stated: a source reported name and uid together.
-        seen_ns: when either was last reported.
+        is_stated: whether a source reported name and uid together.
+        seen_ns: when the name or the uid was last reported.
     """
 
     name: PodName
@@ -128,7 +128,7 @@ class PodIdentities:
             devices: the devices of the node.
             running: names and uids of the pods of the runtime's containers.
             moment: the time.
-            complete: a source names all pods that hold devices.
+            complete: whether a source names all pods that hold devices.
         """
         claims = [*resolved.claims, *resolved.ambiguous]
         partial = collect_partial(claims)

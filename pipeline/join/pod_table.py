@@ -11,8 +11,8 @@ class IdentifiedContainer(NamedTuple):
     """A container that a claim means.
 
     Attributes:
-        subject: with every part that is known, except the container's id.
-        pod: its pod; None when no source reported it.
+        subject: the container, with every part that is known except the container's id.
+        pod: its pod; None if no source reported it.
     """
 
     subject: PartialRef
@@ -23,9 +23,9 @@ class PodChange(NamedTuple):
     """Result of a report about a pod.
 
     Attributes:
-        affects_claims: the holders of devices may have changed.
-        changed_pod: the pod, if it was admitted, or if one of its containers was created, started
-            or ended.
+        affects_claims: whether the holders of devices may have changed.
+        changed_pod: the pod, if it was admitted or has ended, or if one of its containers was
+            created, started or ended; also a static pod whose mirror pod was deleted. Else None.
     """
 
     affects_claims: bool
@@ -51,7 +51,7 @@ class PodTable:
         self._subjects: dict[str, tuple[Pod, dict[str, PartialRef]]] = {}
 
     def replace(self, source: str, event: PodsReplaced, at: Instant) -> PodChange:
-        """Replace all pods of a source."""
+        """Replace all pods of a source. Pods that are missing are remembered as deleted."""
         source_pods = self._by_source.setdefault(source, SourcePods())
         source_pods.good_for_ns = event.good_for_ns
         new_pods = {pod.info.uid: pod for pod in event.pods}
@@ -67,7 +67,7 @@ class PodTable:
         return PodChange(affects_claims=True)
 
     def upsert(self, source: str, pod: Pod, at: Instant) -> PodChange:
-        """Add or change a pod of a source."""
+        """Add or change a pod of a source; ignored if the source has no valid list of pods."""
         source_pods = self._by_source.get(source, _NO_PODS)
         if not source_pods.listed:
             return _NO_CHANGE
@@ -114,7 +114,7 @@ class PodTable:
             yield from pod.claims
 
     def find(self, name: PodIdentifier) -> Pod | None:
-        """Return the pod with a name or uid, from the first source that knows it."""
+        """Return the pod with a name or uid, from the first source that knows it; else None."""
         found = (source_pods.find(name) for source_pods in self._by_rank)
         return next((pod for pod in found if pod is not None), None)
 

@@ -24,8 +24,8 @@ class ProcessOwner(NamedTuple):
     """The container that a process belongs to.
 
     Attributes:
-        container: namespace, pod, container and uid, as of a holder; unknown names are empty. None
-            where not even the pod's uid is known.
+        container: namespace, pod, container and uid, as in the name of a holder; unknown parts are
+            empty. None if not even the pod's uid is known.
         pod: what is known of its pod.
     """
 
@@ -87,10 +87,10 @@ class ProcessOwners:
             set_last(self._past_holders, uid, held, MAX_REMEMBERED)
 
     def find(self, ref: PartialRef) -> ProcessOwner:
-        """Return the container with a pod uid and a container id.
+        """Return the container with a pod uid and a container id, as far as it is known.
 
         Args:
-            ref: uid and container id; one of them may be missing.
+            ref: uid and container id; one of the two may be missing.
         """
         key = (ref.uid, ref.container_id)
         found = self._cache.get(key)

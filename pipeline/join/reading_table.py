@@ -30,14 +30,15 @@ class SeriesKey(NamedTuple):
 class ReadingTable:
     """Readings by source, device, field and attributes, each until it expires.
 
-    If two sources read the same field of a device, all readings of the source that is earlier in
-    the configuration are shown, and none of the other.
+    If two sources read the same field of a device, only the readings of the source that is earlier
+    in the configuration are shown, as long as it has valid ones.
 
     Attributes:
-        layout_changed: a series came, went or changed its source since the last call of `keys`.
-        fresh: keys that were read since the owner of the table last cleared this set.
+        layout_changed: whether a series came, went or changed its source since the last call of
+            `keys`.
+        fresh: keys of the series that were read since the owner of the table last cleared this set.
         starts: since when each counter has counted without a reset, as far as known.
-        starts_changed: a start has changed since the owner last cleared this flag.
+        starts_changed: whether a start has changed since the owner last cleared this flag.
     """
 
     def __init__(self) -> None:
@@ -56,7 +57,7 @@ class ReadingTable:
         return self._latest[key]
 
     def update(self, source: str, readings: Iterable[Reading]) -> None:
-        """Apply a patch of readings. Fields that are not in the catalogue are ignored."""
+        """Record new readings. Fields that are not in the catalogue are ignored."""
         latest, fresh, first_end = self._latest, self.fresh, self._scan_at_ns
         for reading in readings:
             key = SeriesKey(source, reading.device, reading.field, reading.attrs)
@@ -133,13 +134,13 @@ class ReadingTable:
         return bool(stale or stale_lists)
 
     def remove(self, source: str) -> None:
-        """Remove all readings of a source."""
+        """Remove all readings and process lists of a source."""
         self._remove_where(lambda of, _: of == source)
 
     def drop_moved_instances(self, before: MigPlacements, after: MigPlacements) -> None:
         """Remove readings of placements that now belong to another MIG instance, or to none.
 
-        Placements are reused: a reading from before is not one of the new instance.
+        Placements are reused: an earlier reading does not belong to the new instance.
         """
         names = {key.device for key in self._latest} | {device for _, device in self._processes}
         gone = {
@@ -197,7 +198,7 @@ class ReadingTable:
 
 
 def _expires_ns(found: Reading | ProcessList) -> int:
-    """Return the last moment at which it is valid, on the monotonic clock in nanoseconds."""
+    """Return the last moment at which a reading or list is valid, by the monotonic clock."""
     return found.at.mono_ns + found.good_for_ns
 
 

@@ -44,7 +44,8 @@ class SourcePods:
     mirror pod is created again, while the mirror pod gets another uid each time.
 
     Attributes:
-        listed: the source has listed all its pods, and has not been silent for too long since.
+        listed: whether the source has listed all its pods, and has not been silent for too long
+            since.
         good_for_ns: how long the list is valid without a confirmation.
         pods: the pods as reported, by the uid of the API server.
     """
@@ -139,7 +140,7 @@ class SourcePods:
             del self._deleted[name]
 
     def find(self, name: PodIdentifier) -> Pod | None:
-        """Return the pod with a name or uid."""
+        """Return the pod with a name or uid, under the uid that the node knows; None if unknown."""
         return self._by_identifier.get(name)
 
     def is_deleted(self, name: PodIdentifier) -> bool:

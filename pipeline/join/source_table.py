@@ -25,8 +25,9 @@ MAX_UNRESOLVED: Final = 1000
 
 
 _WAITING_NS: Final = 60 * NS
-"""How long to wait for a source that has not reported: with unresolved ids for one that may resolve
-them, and with schedulers' annotations for one that reports the kubelet's claims."""
+"""How long the join waits for a source that has not reported: with the count of unresolved ids for
+a source that may resolve them, and with schedulers' annotations for one that reports the kubelet's
+claims."""
 
 
 class SourceTable:
@@ -111,15 +112,16 @@ class SourceTable:
         )
 
     def kubelet_claims_complete(self, now: Instant) -> bool:
-        """Whether each source has reported the kubelet's claims, or cannot.
+        """Whether no source is waited for that reports the kubelet's claims.
 
-        Before that it is unknown which devices are left for a scheduler. Sources that are added
-        after that are not waited for.
+        Before that it is unknown which devices are left for a scheduler. The wait ends when each
+        such source has reported or was lost, or after `_WAITING_NS`. Sources that are added after
+        that are not waited for.
         """
         return self._kubelet_complete or not self._awaits(now, "claims")
 
     def take_wait_expired(self, now: Instant) -> bool:
-        """Return whether the wait for a source has ended without a report since the last call."""
+        """Return whether a wait for a source has ended without a report since the last call."""
         expired = [key for key, ns in self._awaited.items() if now.mono_ns >= ns + _WAITING_NS]
         has_expired = self._stop_waiting(expired) or self._wait_expired
         self._wait_expired = False
@@ -162,7 +164,7 @@ class SourceTable:
         return changed
 
     def remove(self, name: str) -> None:
-        """Remove a source."""
+        """Remove the state of a source."""
         self._relayed_by.pop(name, None)
         self._unresolved.pop(name, None)
         self._reporting_sources.discard(name)
@@ -180,16 +182,16 @@ class SourceTable:
         return self._reporting_sources.issuperset(self._states)
 
     def is_up(self, name: str) -> bool:
-        """Whether a source is up: its last report was not a loss."""
+        """Whether a source is up: it has reported, and was not lost since."""
         state = self._states.get(name)
         return state is not None and state.up
 
     def record_confirmation(self, name: str, at: Instant) -> None:
-        """Record that a source confirmed its claims."""
+        """Record that a source confirmed its claims, pods or containers."""
         self._states[name] = replace(self._states[name], confirmed_at=at)
 
     def confirmed_at(self, name: str) -> Instant | None:
-        """Return when a source last confirmed its claims."""
+        """Return when a source last confirmed its claims, pods or containers; None if never."""
         state = self._states.get(name)
         return state.confirmed_at if state is not None else None
 

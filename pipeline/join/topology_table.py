@@ -12,8 +12,8 @@ class TopologyTable:
     """Keeps the report of each source. Only the report of the first source in order is used.
 
     Attributes:
-        topology: built from that report; None without reports.
-        source: name of that source; empty without reports.
+        topology: the topology by the report that is used; None without reports.
+        source: name of the source of that report; empty without reports.
         availability: which GPUs are free, by the holders at the last `recompute`; None while no
             topology is known, its source is down, or the holders are unknown.
     """
@@ -44,8 +44,8 @@ class TopologyTable:
         """Recalculate topology and availability; the objects stay the same without a change.
 
         Args:
-            ranking: the sources, the most trusted first.
-            attributions: by device uuid; None where the holders are unknown.
+            ranking: the sources, in the order of the configuration.
+            attributions: by device uuid, as far as the holders are known; None if they are not.
             is_up: returns whether a source is up. While the source is down its topology stays
                 valid, but it is unknown which GPUs are available.
         """

@@ -90,7 +90,7 @@ USER_CONTROLLED: Final = frozenset(
 """Evidence of claims that are a conflict with the holder of the device even without effect."""
 
 COUNT_ONLY_RESOURCES: Final = frozenset({"volcano.sh/gpu-number"})
-"""Resources with ids that look real and only count: the device plugin obeys the annotation."""
+"""Resources whose ids look like real ids and only count: the annotation names the GPU instead."""
 
 
 def markdown_table() -> str:

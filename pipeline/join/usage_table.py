@@ -30,7 +30,8 @@ a part of a container's name would end when another source reports the rest of t
 class UsageTable:
     """Keeps the usage accounts.
 
-    If two sources sample a device, the first one in order is used while its last sample is valid.
+    If two sources sample a device, the samples of the source that is earlier in the configuration
+    are used while its last sample is valid.
 
     Attributes:
         accounts: the accounts of all devices.
@@ -38,7 +39,7 @@ class UsageTable:
     Args:
         sources: state of each source.
         owners: finds the container that a process belongs to.
-        run: identifies this run of podgpu.
+        run: identifies this run of podgpu; prefix of the ids of accounts.
     """
 
     def __init__(self, sources: SourceTable, owners: ProcessOwners, run: str = "") -> None:
@@ -77,7 +78,7 @@ class UsageTable:
             attributions: by device uuid.
             at: the moment.
             holders_known: whether all holders are known.
-            referred_to: returns whether a pod's name meant a pod before its uid was known.
+            referred_to: returns whether a pod's name meant the pod with a uid at an earlier moment.
         """
         self._owners.update_holders(attributions)
         self.accounts.update_holders(
@@ -92,7 +93,7 @@ class UsageTable:
 
         Args:
             pods: the pods that a source reports, under the uids that the node knows.
-            referred_to: returns whether a pod's name meant a pod before its uid was known.
+            referred_to: returns whether a pod's name meant the pod with a uid at an earlier moment.
         """
         for pod in pods:
             self.accounts.complete_pod_identity(pod.info, referred_to)
@@ -100,7 +101,7 @@ class UsageTable:
     def add_samples(
         self, envelope: Envelope, uses: tuple[DeviceUse, ...], placements: MigPlacements
     ) -> bool:
-        """Add usage samples; return whether any of them is used. Unknown devices are ignored."""
+        """Add usage samples; return whether anything changed. Unknown devices are ignored."""
         source, accounts = envelope.source, self.accounts
         changed = source not in self._reporting_sources
         self._reporting_sources.add(source)

@@ -43,8 +43,8 @@ class _RecentError:
     Attributes:
         error: the error as it is shown.
         gpu: uuid of the GPU that had the error, or that has the MIG instance.
-        sources: the sources that reported it.
-        first_reported_ns: when the first of them did.
+        sources: the sources that reported the error.
+        first_reported_ns: when the first of these sources reported it.
     """
 
     error: XidError
@@ -61,7 +61,8 @@ class XidTable:
             errors are shown nowhere else. Ids beyond `MAX_UNKNOWN_DEVICES` count under `others`.
 
     Args:
-        accounts: have the containers that held or used the devices, and count their errors.
+        accounts: the usage accounts. They know the containers that held or used a device, and count
+            the XID errors of each.
         owners: finds the container that a process belongs to.
     """
 
@@ -88,14 +89,14 @@ class XidTable:
         attributions: Mapping[str, Attribution],
         placements: MigPlacements,
     ) -> bool:
-        """Add the reports of a source; return whether any of them is new.
+        """Add the reports of a source; return whether one is a new error or adds information.
 
         Args:
-            source: the source.
-            reports: the errors.
-            now: later times of errors are replaced by this one.
-            attributions: the known devices.
-            placements: the MIG instances among them.
+            source: name of the source.
+            reports: the reports.
+            now: the present time; a later time of an error is replaced by it.
+            attributions: the attributions of the known devices, by uuid.
+            placements: the MIG instances among these devices.
         """
         changed = False
         for report in reports:
@@ -120,7 +121,11 @@ class XidTable:
         return changed
 
     def expire(self, now_ns: int) -> bool:
-        """Remove errors that were kept long enough; return whether there were any."""
+        """Remove errors that were reported more than `RETENTION_NS` ago.
+
+        Returns:
+            Whether there were any.
+        """
         known, before = self._recent, len(self._recent)
         while known and now_ns - known[0].first_reported_ns > RETENTION_NS:
             known.popleft()

@@ -89,7 +89,7 @@ def choose_gpus(
         raise RequestError(f"n={n}: this node has {len(topology.cards)} GPUs")
     needed = mask_named(topology, must)
     if needed.bit_count() > n:
-        raise RequestError(f"n={n}: must names {needed.bit_count()} GPUs, which is more")
+        raise RequestError(f"n={n}: must names {needed.bit_count()} GPUs, more than n")
     warning = ""
     if candidates is not None:
         among, pool = "candidates", mask_named(topology, candidates)

@@ -98,7 +98,10 @@ def test_an_annotation_is_stale_after_three_missed_refreshes_or_from_the_future(
         (written(part="-1"), "hexadecimal"),
         (written(part=3), "not a topology document"),
         (written(free="x"), "not a topology document"),
-        (json.dumps({k: v for k, v in json.loads(written()).items() if k != "at"}), "the key 'at' is missing"),
+        (
+            json.dumps({k: v for k, v in json.loads(written()).items() if k != "at"}),
+            "the key 'at' is missing",
+        ),
     ],
 )
 def test_invalid_annotations_are_refused(text: str, expected: str) -> None:
