@@ -283,7 +283,10 @@ class Sink(Protocol):
 
 @runtime_checkable
 class UsageHistory(Protocol):
-    """A sink that stores usage and can read it. The runtime calls it only after `__aenter__`."""
+    """A sink that stores usage and can read it.
+
+    The runtime may also call these methods while the sink is not entered.
+    """
 
     async def stored_usage(self) -> TotalsRestored | None:
         """Return the usage accounts of podgpu's previous run; None if there are none.

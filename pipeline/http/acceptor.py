@@ -14,17 +14,17 @@ from pipeline.http.fair_queue import BusyError, FairQueue, source_of
 _LOG = logging.getLogger("podgpu.http")
 
 _ACCEPTS_PER_ROUND: Final = 16
-"""Connections that are accepted in one round of the event loop."""
+"""Maximum number of connections that are accepted in one round of the event loop."""
 
 _STARTS_PER_ROUND: Final = 8
-"""Connections that start to be served in one round of the event loop."""
+"""Maximum number of connections that begin to be served in one round of the event loop."""
 
 _MAX_WAITING: Final = 1024
-"""Connections that may wait for that, or a quarter of the limit of open files if that is less.
-Beyond it, connections of the client with most requests are closed."""
+"""Maximum number of accepted connections that wait to be served; a quarter of the limit of open
+files if that is less. Above it, podgpu closes connections of the client with most requests."""
 
 _RETRY_SECONDS: Final = 0.1
-"""Seconds until the next attempt if the process has no file descriptors left."""
+"""Seconds until the next attempt after a failed accept, such as without free file descriptors."""
 
 _LOG_INTERVAL: Final = 60.0
 
@@ -33,9 +33,9 @@ class Acceptor:
     """Accepts the connections of one listening socket.
 
     Args:
-        listening: the socket.
+        listening: the listening socket.
         serve: starts to serve an accepted connection.
-        accounting: counts connections.
+        accounting: counts the connections of all listeners.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Acceptor:
         self._resume()
 
     def close(self) -> None:
-        """Release the address immediately; connections that are not served yet are closed."""
+        """Release the address, and close accepted connections that are not served yet."""
         if self._retry is not None:
             self._retry.cancel()
         self._loop.remove_reader(self._listening)
@@ -102,7 +102,7 @@ class Acceptor:
             accepted.close()
 
     def _on_no_descriptors(self, error: OSError) -> None:
-        """Pause accepting, and close connections to get file descriptors."""
+        """Pause accepting, and close connections to free file descriptors."""
         self._loop.remove_reader(self._listening)
         self._retry = self._loop.call_later(_RETRY_SECONDS, self._resume)
         self._accounting.reduce_limit()

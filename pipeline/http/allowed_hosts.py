@@ -1,8 +1,8 @@
 """Checks the host name of HTTP requests, as a protection against DNS rebinding.
 
-With DNS rebinding, a web page makes its own host name point to podgpu's address, and the browser of
-a visitor then lets the page read podgpu's pages. Such requests contain the page's host name, so
-that podgpu refuses host names that it was not given.
+With DNS rebinding, a web page makes its own host name point to podgpu's address. The browser of a
+visitor then lets the page read podgpu's pages. Such requests contain the page's host name, so
+podgpu refuses host names that are not allowed.
 """
 
 import ipaddress
@@ -25,14 +25,14 @@ ALWAYS: Final = ("localhost", "*.svc", "*.cluster.local")
 _NAME: Final = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 _BRACKETED: Final = re.compile(r"\[([^\]]*)\](?::[0-9]*)?")
 _MAX_LOGGED: Final = 32
-"""Maximum of names that are logged, because clients can invent them."""
+"""Maximum number of refused names that are logged, because clients can invent names."""
 
 
 class Hosts:
     """The allowed host names.
 
     Args:
-        setting: the option that allows further names, for messages.
+        setting: name of the option that allows further names, for messages.
     """
 
     def __init__(self, setting: str = "http.allowed_hosts") -> None:
@@ -45,20 +45,20 @@ class Hosts:
         """Set the names that are allowed in addition to `ALWAYS`.
 
         Args:
-            own: names of this machine; a name whose first label is one of them is allowed too.
-            patterns: names; `*.` at the start stands for all names below, `*` for every name.
+            own: names of this machine; `NAME` also allows names that begin with `NAME.`.
+            patterns: names; `*.` at the start stands for all subdomains, `*` for every name.
         """
         self._own = frozenset(map(_normalized, own))
         self._patterns = (*ALWAYS, *map(_normalized, patterns))
         self._logged.clear()
 
     def refusal(self, hosts: Iterable[str], own_host: str = "") -> str | None:
-        """Return why a request is refused, as text for people; None if it is allowed.
+        """Return why a request is refused, as text for users; None if it is allowed.
 
         Args:
-            hosts: hosts in the request's target and its `Host` header, with or without a port.
-                Empty if there are none, which no browser does.
-            own_host: the host that podgpu listens on, which is allowed too.
+            hosts: hosts in the request's target and its `Host` headers, with or without a port.
+                Empty if the request has none; browsers always send one.
+            own_host: the host in the listener's address, which is allowed too.
         """
         names = [name for name in map(_without_port, hosts) if name != _normalized(own_host)]
         refused = next((name for name in names if not self._allows(name)), None)
@@ -89,7 +89,9 @@ class Hosts:
             return
         self._logged.add(name)
         if len(self._logged) > _MAX_LOGGED:
-            _LOG.warning("requests for further host names are refused, and no longer logged")
+            _LOG.warning(
+                "podgpu refuses requests for further host names too, and does not log them"
+            )
             return
         _LOG.warning(
             "refused a request for the host name %s (status 421): it is not an allowed name, and a "

@@ -1,4 +1,4 @@
-"""Reads request bodies within a size limit for each and a limit for all listeners."""
+"""Reads request bodies, within a limit for each body and a limit for all listeners together."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,8 +14,8 @@ class BodyRefusedError(Exception):
     """A request body is not accepted.
 
     Attributes:
-        kind: the reason.
-        answer: the response with the reason.
+        kind: the reason, as a constant.
+        answer: the response to the client.
     """
 
     def __init__(self, kind: Refusal, answer: HttpResponse) -> None:
@@ -25,10 +25,12 @@ class BodyRefusedError(Exception):
 
 
 class _Body(bytes):
-    """A body that counts until it is collected, for example while a thread still uses it.
+    """A body whose bytes count against the limit until the object is garbage-collected.
+
+    So they count while a thread still uses the body.
 
     Attributes:
-        on_collected: called when it is collected, in any thread.
+        on_collected: called when the object is garbage-collected, in any thread.
     """
 
     on_collected: Callable[[], None]
@@ -40,16 +42,20 @@ class _Body(bytes):
 async def read_body(
     request: web.BaseRequest, longest: int, accounting: ClientShares, client: ClientConnection
 ) -> bytes:
-    """Read the body of a request. Its bytes count until the returned object is collected.
+    """Read the body of a request.
+
+    Its bytes count against the limit of all listeners until the returned object is
+    garbage-collected.
 
     Args:
         request: the request.
-        longest: maximum of bytes.
-        accounting: counts the bytes.
-        client: the connection.
+        longest: maximum length of the body, in bytes.
+        accounting: counts the bytes of all connections.
+        client: the connection of the request.
 
     Raises:
-        BodyRefusedError: the body is too long or encoded, or there is no room for it.
+        BodyRefusedError: the body is too long or has a content encoding, or podgpu holds too many
+            bytes for clients.
     """
     if not request.body_exists:
         return b""
@@ -87,5 +93,5 @@ def _too_long(longest: int) -> BodyRefusedError:
 
 
 def _busy() -> BodyRefusedError:
-    text = "too many large requests are being answered: try again"
+    text = "too many large requests are in memory: try again later"
     return BodyRefusedError("busy", plain(503, text))

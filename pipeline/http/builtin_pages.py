@@ -1,4 +1,4 @@
-"""Responses that every listener gives: the index page, health and plain text."""
+"""Responses of every listener: the index page, the health pages, and plain text."""
 
 import html
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -7,7 +7,7 @@ from typing import TypeAlias
 from pipeline.component.contracts import HttpHandler, HttpRequest, HttpResponse
 
 Check: TypeAlias = Callable[[], tuple[bool, str]]
-"""Returns whether a check passes, and a line of text for people. Called for each request."""
+"""Returns whether a check passes, and a line of text for users. Called for each request."""
 
 Pages: TypeAlias = Mapping[str, tuple[HttpHandler, str]]
 """Pages that every listener serves: handlers and titles, by path."""
@@ -22,13 +22,13 @@ _OWN = (("/healthz", "whether podgpu works"), ("/readyz", "whether it has data t
 
 
 def plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
-    """Return a response with a line of text."""
+    """Return a response with one line of plain text."""
     body = f"{text}\n".encode("utf-8", "replace")
     return HttpResponse(body, status=status, headers=headers or {})
 
 
 def check_page(check: Check) -> HttpHandler:
-    """Return a page with status 200 if the check passes, else 503."""
+    """Return a handler that responds with status 200 if the check passes, and otherwise 503."""
 
     async def page(_: HttpRequest) -> HttpResponse:
         passes, text = check()
@@ -38,9 +38,9 @@ def check_page(check: Check) -> HttpHandler:
 
 
 def links(mounts: Iterable[tuple[str, str]]) -> Links:
-    """Return the paths and titles of mounted pages and of built-in ones.
+    """Return the paths and titles of mounted pages and of the health pages.
 
-    Pages without a title are left out: a link without parameters would not work there.
+    Pages without a title are left out, because they need parameters that a link does not have.
     """
     return (*((path, title) for path, title in mounts if title), *_OWN)
 
@@ -51,7 +51,7 @@ def index(node: str, version: str, links: Links) -> HttpResponse:
     Args:
         node: name of the node.
         version: podgpu's version.
-        links: paths and titles.
+        links: paths and titles of the pages that the page links to.
     """
     items = "".join(
         f'<li><a href="{html.escape(path)}">{html.escape(path)}</a> {html.escape(title)}</li>'

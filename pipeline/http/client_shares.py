@@ -1,4 +1,4 @@
-"""Counts connections and bytes of all listeners, and shares them fairly among clients."""
+"""Counts connections and bytes of all listeners, and shares both fairly among clients."""
 
 import asyncio
 from collections import Counter, deque
@@ -10,35 +10,35 @@ from pipeline.http.limits import Limits
 from pipeline.http.network_fairness import largest_network, number_of
 
 State: TypeAlias = Literal["idle", "reading", "queued", "working", "sending"]
-"""State of a connection: it waits for a request; a body is being read; the request waits for its
-turn; the response is being made; the response is being sent."""
+"""State of a connection: it waits for a request; podgpu reads a body; the request waits for its
+turn; podgpu makes the response; podgpu sends the response."""
 
 _GRACE_SECONDS: Final = 0.25
-"""Time for a new connection to send its request. Only after it, the connection counts as waiting
-for its client."""
+"""Seconds for which a connection must be in its state before it counts as waiting for its client. A new
+connection has that time to send its request."""
 
 _SPARE_DESCRIPTORS: Final = 8
 """File descriptors that are kept free for new connections when there are too few."""
 
 _WAITING_FOR_PODGPU: Final = frozenset({"queued", "working"})
-"""States in which the client waits for podgpu."""
+"""States in which the client waits for podgpu, not podgpu for the client."""
 
 
 class ClientConnection:
-    """A connection, and what is held for it.
+    """A connection, and the bytes that podgpu holds for it.
 
     Attributes:
-        source: network address of its client; see `source_of`.
-        reserved: it is in the reserve, for the probe paths only.
-        state: what it is doing.
-        since: when the state began, in the event loop's time.
-        answers: number of responses that it got.
-        head: bytes of requests that were received and not answered yet.
-        held: all bytes that are held for it, without the response.
+        source: address of the client, or its IPv6 network; see `source_of`.
+        reserved: whether the connection is in the reserve; see `Limits.reserve`.
+        state: current state of the connection.
+        since: time at which the state began, in the event loop's time.
+        answers: number of responses that were sent to the client.
+        head: bytes of request heads that were received and whose response is not sent yet.
+        held: all bytes that are held for the connection, without the response.
         answer: parts of the response that is being sent.
-        ended: it was evicted, and is about to end.
-        abort: ends the connection.
-        cancel: ends the reading of a body.
+        ended: whether the connection was evicted; it is closed soon.
+        abort: closes the connection immediately.
+        cancel: ends the reading of a body; None if no body is being read.
     """
 
     def __init__(self, source: str) -> None:
@@ -56,18 +56,19 @@ class ClientConnection:
 
     @property
     def bytes(self) -> int:
-        """Bytes that are held for it, including its response."""
+        """Bytes that are held for the connection, including its response."""
         return self.held + sum(map(len, self.answer))
 
 
 class ClientShares:
-    """Counts connections, and the bytes that are held for them.
+    """Counts connections, and the bytes that podgpu holds for them.
 
-    It counts received bytes, not announced ones. If there is no room, the source that holds most
-    makes room, so that a source that holds little never waits for one that holds much.
+    It counts bytes that were received, not the announced length of a body. If there is no room, the
+    source that holds most must release some, so that a source that holds little never waits for
+    one that holds much.
 
     Args:
-        limits: limits for all connections.
+        limits: limits for all connections together.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -84,18 +85,22 @@ class ClientShares:
 
     @property
     def held(self) -> int:
-        """Bytes that are held now."""
+        """Bytes that are held for all connections."""
         self._apply_releases()
         return self._held
 
     def __len__(self) -> int:
-        """Return the number of connections."""
+        """Return the number of connections, including those in the reserve."""
         return len(self._clients) + len(self._reserved)
 
     # Connections.
 
     def admit(self, source: str) -> ClientConnection:
-        """Count a new connection, and evict another one if there is no room."""
+        """Count a new connection.
+
+        If all are in use, evict another connection; if none may be evicted, put the new one into
+        the reserve, and close the oldest ones there beyond the limit.
+        """
         client = ClientConnection(source)
         client.since = _now()
         client.reserved = True
@@ -105,7 +110,10 @@ class ClientShares:
         return client
 
     def promote(self, client: ClientConnection) -> bool:
-        """Make a connection of the reserve a normal one; return False if there is no room."""
+        """Move a connection from the reserve to the normal ones; return whether it was moved.
+
+        If there is no room, another connection is evicted if that is fair.
+        """
         if client not in self._reserved:
             return False
         full = len(self._clients) >= min(self._limit, self._limits.connections)
@@ -117,14 +125,14 @@ class ClientShares:
         return True
 
     def remove(self, client: ClientConnection) -> None:
-        """Stop counting a connection."""
+        """Stop counting a connection and its request head."""
         self._clients.pop(client, None)
         self._reserved.pop(client, None)
         self.shrink_head(client)
         client.abort = _nothing
 
     def set_state(self, client: ClientConnection, state: State) -> None:
-        """Set the state of a connection."""
+        """Set the state of a connection, and count its response if the new state is `idle`."""
         client.state, client.since = state, _now()
         client.answers += state == "idle"
         for order in (self._clients, self._reserved):
@@ -133,7 +141,7 @@ class ClientShares:
                 order[client] = None
 
     def reduce_limit(self) -> None:
-        """Accept fewer connections until `restore_limit`: there are no file descriptors left."""
+        """Close connections and allow fewer until `restore_limit`, to free file descriptors."""
         self._limit = max(min(self._limit, len(self)) - _SPARE_DESCRIPTORS, _SPARE_DESCRIPTORS)
         self._keep_reserved(0)
         while len(self._clients) > self._limit and self._evict(""):
@@ -144,11 +152,11 @@ class ClientShares:
             self._close(next(iter(self._reserved)))
 
     def restore_limit(self) -> None:
-        """Accept as many connections as configured."""
+        """Allow as many connections as configured."""
         self._limit = self._limits.connections
 
     def _evict(self, source: str) -> bool:
-        """End a connection to make room for a source; return False if that would be unfair."""
+        """Close a connection to make room for a source; return False if that would be unfair."""
         counts = Counter(client.source for client in self._clients)
         own_count, highest = counts[source], max(counts.values(), default=0)
         victim: ClientConnection | None
@@ -169,7 +177,10 @@ class ClientShares:
         return True
 
     def _next_to_evict(self, clients: Sequence[ClientConnection]) -> ClientConnection | None:
-        """Return the one that waits longest for its client, or has got most responses."""
+        """Return the connection that waits longest for its client, or else got most responses.
+
+        None if there is none.
+        """
         waiting = (client for client in clients if client.state not in _WAITING_FOR_PODGPU)
         longest = next(waiting, None)
         if longest is not None and _now() - longest.since >= _GRACE_SECONDS:
@@ -178,7 +189,7 @@ class ClientShares:
         return max(answered, key=lambda client: client.answers, default=None)
 
     def _in_largest_network(self, source: str) -> ClientConnection | None:
-        """Return a connection of the largest network; None if the source is in that network."""
+        """Return a connection of the network that has most; None if the source is in it."""
         numbers = [number_of(client.source) for client in self._clients]
         low, high = largest_network(sorted([*numbers, number_of(source)]))
         if low <= number_of(source) <= high:
@@ -194,7 +205,7 @@ class ClientShares:
     # Bytes.
 
     def grow(self, client: ClientConnection, size: int) -> bool:
-        """Count received bytes of a body; return False if this connection was evicted."""
+        """Count received bytes of a body, and make room; return False if this one was evicted."""
         if client.ended:
             return False
         self._count(client, size)
@@ -202,14 +213,14 @@ class ClientShares:
         return not client.ended
 
     def grow_head(self, client: ClientConnection, size: int) -> None:
-        """Count received bytes of a request head; they are few, so that others make room."""
+        """Count received bytes of a request head, and make room without evicting this connection."""
         if not client.ended:
             client.head += size
             self._count(client, size)
             self._make_room(client, spare=True)
 
     def shrink_head(self, client: ClientConnection, size: int | None = None) -> None:
-        """Stop counting a request head, or the part of it that belongs to a body."""
+        """Stop counting `size` bytes of a request head; without `size`, all of it."""
         size = client.head if size is None else min(size, client.head)
         client.head -= size
         self.shrink(client, size)
@@ -220,7 +231,7 @@ class ClientShares:
         self._holding[client] = None
 
     def shrink(self, client: ClientConnection, size: int) -> None:
-        """Stop counting bytes."""
+        """Stop counting bytes of a request or a body."""
         size = min(size, client.held)  # 0 after it was evicted
         client.held -= size
         self._held -= size
@@ -228,16 +239,16 @@ class ClientShares:
             self._holding.pop(client, None)
 
     def count_until_released(self, client: ClientConnection, size: int) -> Callable[[], None]:
-        """Return a function that stops counting bytes; it may be called in any thread."""
+        """Return a function that stops counting bytes. It may be called in any thread."""
         put = self._released.append
         return lambda: put((client, size))
 
     @contextmanager
     def sending(self, client: ClientConnection, parts: Sequence[bytes]) -> Iterator[None]:
-        """Count a response while it is being sent.
+        """Count a response while it is being sent, and make room for it.
 
         Args:
-            client: the receiver.
+            client: the connection.
             parts: parts of the response. An object that several clients get counts once.
         """
         client.answer = parts
@@ -275,14 +286,14 @@ class ClientShares:
                 return
 
     def _is_full(self) -> bool:
-        """Return whether all without the largest are too much; the largest has its own limit."""
+        """Return whether all bytes without those of the largest connection exceed the limit."""
         limit = self._limits.bytes
         if self._held <= limit:
             return False
         return self._held - max((client.bytes for client in self._holding), default=0) > limit
 
     def _largest(self, newcomer: ClientConnection) -> ClientConnection | None:
-        """Return the connection that makes room; None if only the newcomer can."""
+        """Return the connection that must release its bytes; None if only the newcomer can."""
         by_source: Counter[str] = Counter()
         for client in self._holding:
             if client is not newcomer:
@@ -315,7 +326,7 @@ class ClientShares:
 
 
 def _nothing() -> None:
-    """Do nothing: the connection has not started or has ended."""
+    """Do nothing, because the connection has not started or has ended."""
 
 
 def _now() -> float:

@@ -1,4 +1,4 @@
-"""aiohttp's server, with limits on what connections hold, and with TLS."""
+"""aiohttp's server, with TLS and with limits on the bytes that connections hold."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pipeline.http.access import AccessChecker
 
 COMMON_HEADERS: Final[Mapping[str, str]] = {"Server": "podgpu", "X-Content-Type-Options": "nosniff"}
-"""Headers of every response, including those that aiohttp makes."""
+"""Headers of every response, including the responses that aiohttp makes."""
 
 _LOG = logging.getLogger("podgpu.http")
 _MAX_HEADER_BYTES = 4096
@@ -35,10 +35,10 @@ class Handler(web.RequestHandler):
     """Serves one connection.
 
     Attributes:
-        client: counts what the connection holds.
-        access: checks the client's certificate; None for plain HTTP.
-        context: TLS context of the connection.
-        body: body of the current request, or of the last.
+        client: counts the bytes that podgpu holds for the connection.
+        access: checks the client's certificate; None without a web configuration file.
+        context: TLS context of the connection; None for plain HTTP.
+        body: body of the current request, or of the previous one.
     """
 
     __slots__ = ("access", "body", "client", "context", "server")
@@ -58,7 +58,10 @@ class Handler(web.RequestHandler):
         self.body: StreamReader | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set up a connection; called by asyncio, as are the methods below."""
+        """Set up a connection. Abort it if its certificate is not allowed, or if it was evicted.
+
+        Called by asyncio, as are the methods below.
+        """
         super().connection_made(transport)
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - listeners are streams
         self.client.abort = transport.abort
@@ -81,13 +84,13 @@ class Handler(web.RequestHandler):
             transport.max_size = _READ_BYTES
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Stop counting the connection, and drop references so that its memory is freed now."""
+        """Stop counting the connection, and drop references so that its memory is freed soon."""
         self.server.remove(self.client)
         super().connection_lost(exc)
         self.body = None
 
     def data_received(self, data: bytes) -> None:
-        """Process received data, and count what is not part of a body."""
+        """Process received data. Respond with status 431 if the request head is too long."""
         body = self.body is not None and not self.body.is_eof()
         super().data_received(data)
         client, transport = self.client, self.transport
@@ -106,7 +109,7 @@ class Handler(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Respond to an invalid request, or after a failed response; called by aiohttp."""
+        """Return the response to an invalid request, or to a failed one. Called by aiohttp."""
         answer = super().handle_error(request, status, exc, message)
         answer.headers.update(self.server.headers())
         return answer
@@ -116,10 +119,10 @@ class Server(web.Server):
     """Serves connections.
 
     Args:
-        serve: answers a request.
-        limits: limits of connections.
+        serve: returns the response to a request.
+        limits: limits of all connections.
         accounting: counts connections and bytes.
-        access: returns the access rules; None for plain HTTP.
+        access: returns the current access rules; None without a web configuration file.
 
     Attributes:
         empty: set while there are no connections.
@@ -166,11 +169,11 @@ class Server(web.Server):
         return {**COMMON_HEADERS, **access.rules.headers} if access is not None else COMMON_HEADERS
 
     async def connect(self, accepted: socket.socket, client: ClientConnection) -> None:
-        """Serve a connection that was just accepted, by the rules now in force.
+        """Start to serve a connection that was just accepted, with the access rules now in force.
 
-        The connection is counted from the start, so that unfinished handshakes can't pile up. A
-        client that sends plain HTTP where TLS is required fails in the handshake, at its first
-        bytes.
+        Returns after the TLS handshake. The connection is counted before the handshake, so that
+        unfinished handshakes are limited too. A client that sends plain HTTP where TLS is required
+        fails in the handshake, at its first bytes.
 
         Raises:
             OSError: the connection or its TLS handshake failed.
@@ -207,7 +210,7 @@ class Server(web.Server):
             self.empty.set()
 
     def close(self, seconds: float) -> None:
-        """End all connections: idle ones now, the others after their response or the given time."""
+        """End all connections: idle ones now, others after their response or after `seconds`."""
         for client in [one for one in self._clients if one.state == "idle"]:
             client.abort()
         self.pre_shutdown()
@@ -236,7 +239,7 @@ def _request(
 
 
 def _too_large(headers: Mapping[str, str]) -> bytes:
-    """Return the response to a request whose head is too long; the rest of it is not read."""
+    """Return the response to a request whose head is too long. The rest of it is not read."""
     text = b"the request header is too long\n"
     lines = [
         "HTTP/1.1 431 Request Header Fields Too Large",

@@ -1,4 +1,4 @@
-"""A queue that gives turns fairly among clients, however many requests each sends."""
+"""A queue that gives turns fairly among clients, however many requests each client sends."""
 
 import asyncio
 from collections import OrderedDict, deque
@@ -8,29 +8,28 @@ from itertools import count
 from typing import Final
 
 _MAX_SOURCES: Final = 4096
-"""Sources that are remembered; the one whose last request is oldest is forgotten first."""
+"""Number of sources that are remembered. The source whose last request is oldest is forgotten."""
 
 
 _MAX_OUTDATED: Final = 64
 
 
 class BusyError(Exception):
-    """No turn is available: too many requests wait, and no other source has sent more."""
+    """The request gets no turn: too many requests wait, and no source has sent more than this."""
 
 
 class FairQueue:
-    """Gives turns; the next one goes to the source that had fewest.
+    """Gives turns. The next turn goes to the waiting source with the fewest turns so far.
 
-    Turns that were taken and turns that were refused both count. A source that is new, or has sent
-    no request for long, counts as if it had as many as the source that got the last turn. So a
-    client that sends few requests waits only for the turns in progress, and not for clients that
-    send many, from however many addresses. Among sources with the same number, a known one that
-    really had fewer is first, then the one that came first.
+    Refused requests count as turns. A source starts with the number of turns of the source that got
+    the last turn; so does a source with a lower number when it returns. So a client that sends few
+    requests does not wait for clients that send many. If two sources have the same number, one that
+    is known to have had fewer is first, then the one that came first.
 
     Args:
-        at_once: turns that may be taken at a time.
-        waiting: requests that may wait. A further one displaces a request of the source that has
-            sent most. None for no limit.
+        at_once: number of turns that may be taken at the same time.
+        waiting: number of requests that may wait. A further one displaces a request of the source
+            that has sent most. None for no limit.
     """
 
     def __init__(self, at_once: int, waiting: int | None = None) -> None:
@@ -46,17 +45,17 @@ class FairQueue:
         self._numbers = count()
 
     def __len__(self) -> int:
-        """Return how many requests wait."""
+        """Return the number of requests that wait."""
         return self._count
 
     async def acquire(self, source: str) -> None:
-        """Wait for a turn, which ends with `release`.
+        """Wait for a turn. The caller ends the turn with `release`.
 
         Args:
-            source: the client's address; see `source_of`.
+            source: address of the client; see `source_of`.
 
         Raises:
-            BusyError: too many requests wait; possibly raised only after some waiting.
+            BusyError: too many requests wait. It may be raised after some time of waiting.
         """
         turns_had = self._requests.pop(source, 0)
         before = max(self._last_count, turns_had)
@@ -89,7 +88,7 @@ class FairQueue:
             raise
 
     def release(self) -> None:
-        """Release a turn; the next request gets it."""
+        """End a turn, and give it to the next request."""
         while self._waiting:
             source = self._next()
             self._last_count = max(self._last_count, self._served_count(source))
@@ -116,7 +115,7 @@ class FairQueue:
         return source in self._waiting and self._served_count(source) == turns_had
 
     def _next_to_reject(self) -> str:
-        """Return the source of which a waiting request is refused."""
+        """Return the source that loses one of its waiting requests."""
         return max(self._waiting, key=self._requests.__getitem__)
 
     def _served_count(self, source: str) -> int:
@@ -137,7 +136,7 @@ class FairQueue:
             del self._waiting[source]
 
     def _forget(self) -> None:
-        """Forget the oldest sources beyond the limit, except those that wait."""
+        """Forget the sources with the oldest requests beyond the limit, except waiting sources."""
         while len(self._requests) > _MAX_SOURCES + len(self._waiting):
             source, requests = self._requests.popitem(last=False)
             if source in self._waiting:
@@ -145,9 +144,9 @@ class FairQueue:
 
 
 def source_of(address: str) -> str:
-    """Return the source of a client: its IPv4 address, or the /64 of its IPv6 address.
+    """Return the source of a client: its IPv4 address, or the /64 network of its IPv6 address.
 
-    A client that has one IPv6 address usually has its whole /64.
+    A client that has one IPv6 address usually has its whole /64 network.
     """
     try:
         number = IPv6Address(address.partition("%")[0])

@@ -1,4 +1,4 @@
-"""Limits on what the HTTP listeners spend on their clients."""
+"""Limits on the connections, bytes and time that the HTTP listeners spend on their clients."""
 
 from dataclasses import dataclass
 
@@ -7,30 +7,33 @@ from dataclasses import dataclass
 class Limits:
     """Limits for all listeners together.
 
-    A source here is the IPv4 address of a client, or the /64 of its IPv6 address.
+    A source here is the IPv4 address of a client, or the /64 network of its IPv6 address.
 
     Attributes:
         connections: maximum of open connections, including those in the TLS handshake. If all are
-            in use, a new one replaces one of the source that has most, if its own source has fewer;
-            otherwise the one that has waited longest for its client. If there is none, the new
-            connection goes to the reserve.
-        reserve: maximum of further connections. They are answered immediately on the probe paths
-            only; other requests wait a second for room and then get 503. The newest are kept.
-        bytes: maximum of bytes held for clients, not counting the largest body or response:
-            requests that are received or answered, their bodies, and responses until they are sent.
-            A response that several clients get counts once. If it is exceeded, the source that
-            holds most loses a connection or a request.
+            in use, a new connection replaces an existing one. If another source has at least two
+            more than the source of the new connection, the source that has most loses one.
+            Otherwise a connection is replaced that has waited long for its client, or got most
+            responses, or is in the largest network. If there is none, the new connection is put
+            into the reserve.
+        reserve: maximum of further connections. On them, podgpu responds immediately on the probe
+            paths only. Other requests wait up to a second for room, and then get status 503. The
+            newest connections are kept.
+        bytes: maximum of bytes held for clients: requests until their response is sent, their
+            bodies, and responses until they are sent. The connection that holds most is not
+            counted. A response that several clients get counts once. Above the limit, the source
+            that holds most loses a connection or a request.
         head_bytes: maximum of bytes of a request without its body.
-        write_bytes: bytes that are written to a connection at a time, when the previous are sent.
+        write_bytes: maximum of bytes that are written to a connection at a time.
         socket_bytes: bytes that the kernel buffers for a connection, in each direction.
         handshake_seconds: time for the TLS handshake.
-        idle_seconds: time without a complete request, which limits both idle and very slow clients.
-            Longer than a usual scrape interval.
+        idle_seconds: time without a complete request, after which a connection is closed. It limits
+            idle and very slow clients, and is longer than a usual scrape interval.
         handler_seconds: time to make a response, including the check of the password and the
             reading of the body.
         send_seconds: time for the client to read the response.
-        linger_seconds: time in which podgpu reads and discards the rest of a request that it has
-            answered early. Otherwise the client may never see the response.
+        linger_seconds: time in which podgpu reads and discards the rest of a request, if it sent
+            the response before. Otherwise the client may never receive the response.
         close_seconds: time for responses in progress when the listener closes.
     """
 

@@ -35,7 +35,7 @@ _FULL = plain(503, "too many connections")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mount:
-    """A handler that is served at a path."""
+    """A handler, and the path at which a component serves it."""
 
     handler: HttpHandler
     title: str
@@ -63,7 +63,7 @@ class Registration:
         body_bytes: int = 0,
         refused: Callable[[Refusal], None] = lambda _: None,
     ) -> None:
-        """Serve a path until this registration ends; a path of an ended one is replaced.
+        """Serve a path until this registration ends. A path of an ended registration is replaced.
 
         Raises:
             PermanentError: the path is invalid, or another component serves it.
@@ -84,11 +84,11 @@ class Registration:
 
 
 class Listener:
-    """Listens on an address and answers requests, between `start` and `close`.
+    """Listens on an address and responds to requests, between `start` and `close`.
 
     Attributes:
-        mounts: what components serve, by path.
-        builtin: what every listener serves.
+        mounts: handlers of components, by path.
+        builtin: handlers that every listener serves, by path.
     """
 
     _server: Server
@@ -114,7 +114,7 @@ class Listener:
         """Start to listen.
 
         Raises:
-            OSError: the address can't be listened on.
+            OSError: podgpu cannot listen on the address.
         """
         context = self._context
         listening = await bind(self.address)
@@ -131,12 +131,12 @@ class Listener:
         _LOG.info("serving http%s://%s/", "s" if tls else "", served)
 
     def close(self) -> None:
-        """Release the address immediately; responses in progress get a little more time."""
+        """Release the address immediately. Responses in progress get `Limits.close_seconds`."""
         self._acceptor.close()
         self._server.close(self._context.limits.close_seconds)
 
     async def wait_closed(self) -> None:
-        """Wait until the last connection has ended; call it after `close`."""
+        """Wait until the last connection has ended. Call this after `close`."""
         await self._server.empty.wait()
 
     def register(self) -> Registration:
@@ -146,13 +146,13 @@ class Listener:
         return registration
 
     def remove_ended(self) -> None:
-        """Remove the mounts of ended registrations."""
+        """Stop to serve the paths of ended registrations."""
         self.mounts = {
             path: mount for path, mount in self.mounts.items() if not mount.registration.ended
         }
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request; called by aiohttp."""
+        """Send the response to a request. Called by aiohttp."""
         context, handler = self._context, request.protocol
         assert isinstance(handler, Handler)  # noqa: S101 - the server makes no other ones
         client, accounting, access = handler.client, context.accounting, context.access
@@ -180,10 +180,10 @@ class Listener:
     async def _send(
         self, request: web.BaseRequest, answer: HttpResponse, response: web.StreamResponse
     ) -> None:
-        """Write a response piece by piece, each when the client has read the previous one.
+        """Write a response piece by piece. Write each piece when the previous one was accepted.
 
         So a client that does not read holds one piece in memory, and its further requests wait in
-        the kernel.
+        the kernel. Abort the connection after a timeout.
         """
         limits = self._context.limits
         response.content_length = len(answer.body) + len(answer.tail)
@@ -215,7 +215,7 @@ class Listener:
         return await self._answer(request, access, client)
 
     async def _wait_for_room(self, client: ClientConnection) -> bool:
-        """Wait a short time until a connection of the reserve can become a normal one."""
+        """Try for a second to move a connection out of the reserve; return whether it was moved."""
         for _ in range(_ROOM_TRIES):
             if self._context.accounting.promote(client):
                 return True
@@ -239,7 +239,12 @@ class Listener:
             return error.answer
         except Exception:  # noqa: BLE001 - a failing handler must not affect other requests
             if deadline.expired():
-                _LOG.warning("%s%s: no response in time", self.address, _on_one_line(path))
+                _LOG.warning(
+                    "%s%s: no response within %g s; podgpu sent status 503",
+                    self.address,
+                    _on_one_line(path),
+                    self._context.limits.handler_seconds,
+                )
                 return plain(503, f"{path} took too long")
             _LOG.exception("%s%s: the handler failed", self.address, _on_one_line(path))
             return plain(500, f"{path} failed; see podgpu's log")
@@ -303,7 +308,7 @@ class Listener:
 
 
 def _request_of(request: web.BaseRequest, source: str) -> HttpRequest:
-    """Return a request as handlers get it."""
+    """Return a request in the form that handlers get. Its body is not read yet."""
     headers = {name.lower(): ", ".join(request.headers.getall(name)) for name in request.headers}
     occurrences = Counter(name for name, _ in request.query.items())
     return HttpRequest(
@@ -317,5 +322,5 @@ def _request_of(request: web.BaseRequest, source: str) -> HttpRequest:
 
 
 def _on_one_line(path: str) -> str:
-    """Return a path for the log; it can't contain line breaks that would forge log lines."""
+    """Return a path for the log, quoted if it is long or could forge log lines by line breaks."""
     return path if path.isprintable() and len(path) <= _MAX_LOGGED else f" {shown(path)}"

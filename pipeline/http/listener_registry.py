@@ -1,4 +1,4 @@
-"""All HTTP listeners of the process. A listener is made when a component first uses it."""
+"""All HTTP listeners of the process. A listener starts when a component first uses it."""
 
 import asyncio
 import errno
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ListenerRegistry(ServerContext):
-    """The listeners, owned by the runtime, and what they share."""
+    """The listeners of the process, and what they share. The runtime owns it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -29,8 +29,10 @@ class ListenerRegistry(ServerContext):
     async def listen(self, address: ListenAddress) -> AsyncIterator[HttpMounts]:
         """Use the listener at an address. It starts with its first user and ends with its last.
 
+        During `keep_served`, it ends with that context.
+
         Raises:
-            PermanentError: the address can't be listened on.
+            PermanentError: podgpu cannot listen on the address.
         """
         async with self._starting:
             listener = self._listeners.get(address) or await self._start(address)
@@ -47,9 +49,10 @@ class ListenerRegistry(ServerContext):
 
     @contextmanager
     def keep_served(self) -> Iterator[None]:
-        """Keep serving released paths until the context ends, so that a reload leaves no gap.
+        """Keep serving paths that components release, until the context ends.
 
-        A component that mounts the same path meanwhile replaces the old handler immediately.
+        So a reload leaves no gap. A component that serves the same path meanwhile replaces the old
+        handler immediately.
         """
         self._hold_count += 1
         try:

@@ -2,7 +2,8 @@
 
 The addresses of one client, however many it has, are mostly close to each other: in a node's range
 of pod addresses, or in an IPv6 prefix. So at each bit in which addresses differ, both halves get
-the same share, and a client that is alone in one half does not wait for the many in the other.
+the same share. A client that is the only one in its half does not wait for the many in the other
+half.
 """
 
 import hashlib
@@ -15,16 +16,16 @@ from typing import Final
 _BITS: Final = 128
 _IPV4: Final = 0xFFFF << 32
 _SITE_BITS4, _SITE_BITS6 = 8, 80
-"""Low bits of an address within a site: the sites are IPv4 /24 and IPv6 /48."""
+"""Number of low bits that addresses of one site differ in: sites are IPv4 /24 and IPv6 /48."""
 
 
 @lru_cache(4096)
 def number_of(source: str) -> int:
-    """Return a source as a number whose high bits are its network.
+    """Return a source as a 128-bit number whose high bits are its network.
 
     Args:
         source: see `pipeline.http.fair_queue.source_of`. If it is not an address, the number is a
-            hash, that is a network with this one source.
+            hash of the text, so that the source is in a network of its own.
     """
     try:
         address = ip_address(source.removesuffix("/64"))
@@ -36,7 +37,7 @@ def number_of(source: str) -> int:
 def site_of(source: str) -> int:
     """Return the site of a source, as the number of the site's first address.
 
-    A site is the network of a node's pods, or what a provider gives to one customer.
+    A site is the network of a node's pods, or the network that a provider gives to one customer.
     """
     number = number_of(source)
     bits = _SITE_BITS4 if number >> 32 == _IPV4 >> 32 else _SITE_BITS6
@@ -44,11 +45,13 @@ def site_of(source: str) -> int:
 
 
 def next_network(numbers: Sequence[int], turn: int) -> int:
-    """Return the number that is next: at each bit in which numbers differ, the halves alternate.
+    """Return the number that has the next turn.
+
+    At each bit in which numbers differ, the turns alternate between both halves.
 
     Args:
-        numbers: sorted, at least one.
-        turn: increases by one with each call.
+        numbers: numbers of the waiting sources, sorted; at least one.
+        turn: number of the turn; the caller increases it by one with each call.
     """
     low, high = 0, len(numbers)
     while numbers[low] != numbers[high - 1]:
@@ -59,13 +62,14 @@ def next_network(numbers: Sequence[int], turn: int) -> int:
 
 
 def largest_network(numbers: Sequence[int]) -> tuple[int, int]:
-    """Return the first and the last number of the network with most entries.
+    """Return the lowest and the highest number in the network with most entries.
 
-    From all numbers, take the half with more entries again and again, until both halves are equal
-    or one source is left.
+    It starts with all numbers, and takes the half with more entries again and again, until both
+    halves have the same number of entries, or only one source is left.
 
     Args:
-        numbers: sorted, at least one; a number appears as often as it counts.
+        numbers: numbers of sources, sorted; at least one. A source with several connections has
+            several entries.
     """
     low, high = 0, len(numbers)
     while numbers[low] != numbers[high - 1]:

@@ -1,4 +1,4 @@
-"""What all HTTP listeners of the process share. It does not import the HTTP server library."""
+"""What all HTTP listeners of the process share. This module does not import aiohttp."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pipeline.http.access import AccessChecker
 
 _STARTS_PER_ROUND: Final = 4
-"""Requests that are begun in one round of the event loop, and as many of probes. Other tasks of the
-process wait for no more than that."""
+"""Number of requests, and of requests for probes, that begin to be processed in one round of the
+event loop. Other tasks of the process wait for no more than that."""
 
 
 @dataclass(eq=False)
@@ -26,17 +26,17 @@ class ServerContext:
         node: name of the node, for the index page.
         health: check for `/healthz` and `/health`: the event loop and the join work.
         ready: check for `/readyz`: there is data to show.
-        pages: further pages of every listener, by path, with titles for the index page.
-        front_page: makes the index page; without it, that is a list of links.
+        pages: handlers and titles of further pages of every listener, by path.
+        front_page: makes the index page; None for a list of links.
         version: podgpu's version, for the index page.
         limits: limits for all listeners together.
         hosts: host names that requests may use.
-        access: access rules of all listeners; None for everybody over plain HTTP. It may be changed
-            at any time: new connections use the new rules, existing ones end with their next
-            response.
-        accounting: connections and bytes that all listeners hold.
-        turns: queue of requests that wait to be answered.
-        probe_turns: the same for the probe paths.
+        access: access rules of all listeners; None if everyone has access over plain HTTP. They may
+            be changed at any time. New connections use the new rules. If TLS has changed, existing
+            connections end with their next response.
+        accounting: counts the connections and bytes of all listeners.
+        turns: queue of requests that wait to be processed.
+        probe_turns: queue of requests for the probe paths that wait to be processed.
     """
 
     node: str
