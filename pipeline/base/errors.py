@@ -57,7 +57,7 @@ class ApiError(TransientError):
 
     @property
     def dedup_key(self) -> tuple[int, str]:
-        """Equal for two errors if the second one tells nothing new."""
+        """Equal for two errors if the second one adds no information."""
         return self.status, self.reason
 
 

@@ -141,7 +141,7 @@ class ContainerAccounts:
         return bool(gone)
 
     def advance_sample(self, at_ns: int) -> None:
-        """Discard the entries of `removed_ends` that are not after a sample."""
+        """Discard the entries of `removed_ends` up to the time of a sample."""
         if self.removed_ends:
             self.removed_ends = {
                 n: end for n, end in self.removed_ends.items() if end.mono_ns > at_ns
@@ -157,8 +157,8 @@ class ContainerAccounts:
     def due_ns(self, good_for_ns: int) -> int:
         """Return the last time at which nothing is due.
 
-        Due are a container that ended more than `RETENTION_NS` ago, and a holding that ended more
-        than `good_for_ns` ago and is not final.
+        A container is due when it ended more than `RETENTION_NS` ago; a holding that is not final
+        is due when it ended more than `good_for_ns` ago.
         """
         ends = [entry.ending[0].end for entry in self if entry.ending]
         due = [end.mono_ns + good_for_ns for end in ends if end]

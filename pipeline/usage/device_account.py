@@ -212,7 +212,7 @@ class DeviceAccount:
             self.totals.count_energy(used, idle, interval)
 
     def finalize_sampled(self, now_ns: int) -> None:
-        """Finalize the holdings that ended up to the last sample and have no pending usage."""
+        """Finalize holdings that ended by the time of the last sample and have no pending usage."""
         if self.at is not None:
             pending = self.containers.pending.holding_times
             self.containers.finalize(now_ns, self.at.mono_ns, keep=pending)
