@@ -170,7 +170,7 @@ class Telemetry:
 
     Args:
         now: returns the present time; without it the last increase of counters is unknown.
-        families: in the order of the page; by default those that are declared here.
+        families: the families, in the order of the page; by default `FAMILIES`.
 
     Attributes:
         problems: the last problem of each component that had one.
@@ -265,6 +265,7 @@ class Meter:
         Args:
             text: what happened.
             at: when it happened.
-            warning: the component continues nevertheless; see `pipeline.component.warnings`.
+            warning: whether the component continued nevertheless; see
+                `pipeline.component.warnings`.
         """
         self._telemetry.set_problem(self._component, LastProblem(text, at, warning))

@@ -63,8 +63,8 @@ def arbitrate(
     """Decide which containers hold a device.
 
     Args:
-        candidates: in the order of the sources. If there are several for one container, the one of
-            the first source is shown, with the best rank of all.
+        candidates: the candidates, in the order of the sources. If there are several for one
+            container, the candidate of the first source is shown, with the best rank of all.
         ineffective: claims on the device without effect. If a holder has more than a part of the
             device, the pods of these claims are in conflict with it.
     """

@@ -61,8 +61,8 @@ class Attributor:
         pods: the pods.
         containers: the running containers.
         resources: the extended resources that the kubelet advertises.
-        attributions: by device uuid, in device order. An attribution that did not change stays the
-            same object.
+        attributions: the attributions by device uuid, in device order. An attribution that did not
+            change stays the same object.
         mig_placements: the MIG instances by placement.
         resolution: the result of the last `resolve_pending`.
         has_pending_changes: whether recorded changes are not resolved yet.

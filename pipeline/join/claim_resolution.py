@@ -64,8 +64,8 @@ class ResolvedClaims:
 
     Attributes:
         claims: claims that can hold a device, in the order of the sources.
-        unresolved: by source, ids that match no device; only sources that have any.
-        allocated: by extended resource, what the kubelet allocated: uuids, and ids that match no
+        unresolved: device ids that match no device, by source; only sources that have such ids.
+        allocated: what the kubelet allocated, by extended resource: uuids, and ids that match no
             device.
         ambiguous: claims with ids that may mean any device and no id that names one. Claims by
             which a user could write any id are not among them.

@@ -58,11 +58,11 @@ class Resolution:
         single_gpu: whether the node has one GPU.
         pods: the valid claims of each pod.
         candidates: the candidates by device uuid; only devices that have any.
-        arbitrations: by device uuid, the holders and conflicts; only devices with candidates.
-        unresolved: by source, ids that match no device; only sources that have any.
-        allocated: by extended resource, what the kubelet allocated.
-        ineffective: by device uuid, claims without effect.
-        access: by device uuid, claims that give access and hold nothing.
+        arbitrations: holders and conflicts by device uuid; only devices with candidates.
+        unresolved: device ids that match no device, by source; only sources that have such ids.
+        allocated: uuids and ids that the kubelet allocated, by extended resource.
+        ineffective: claims without effect on a device, by device uuid.
+        access: claims that give access to a device and do not hold it, by device uuid.
         plugin_managed: devices that no scheduler allocates.
         possibly_held: GPUs that may be held by a container for which it is unknown which devices it
             was given.

@@ -23,10 +23,10 @@ class IncompleteClaims:
     """The claims with an incomplete pod identity, and the pairs of name and uid that are stated.
 
     Attributes:
-        listed: by pod name, the ids that the kubelet lists for each slot.
-        unnamed: by uid, the claims without a name.
-        stated: by pod name, the uids that a source reports together with the name; for each uid
-            the monotonic time since when.
+        listed: the ids that the kubelet lists, by pod name and slot.
+        unnamed: the claims without a pod name, by uid.
+        stated: the uids that a source reports together with a pod name, by that name; for each uid
+            since when, by the monotonic clock.
     """
 
     listed: dict[PodName, dict[ClaimSlot, frozenset[DeviceIds]]] = field(default_factory=dict)

@@ -50,7 +50,7 @@ class Inventory:
         Args:
             ranking: the sources, the most trusted first. A property that the first one does not
                 report is taken from the next one; sources where the device is present come before
-                the others.
+                sources where it was present.
             down: the sources that are down. For the profile of a MIG instance the other sources
                 have precedence, since the ids of an instance are reused for one of another size.
         """

@@ -83,7 +83,7 @@ class _ReportTimes(NamedTuple):
     """Since when a source reports something.
 
     Attributes:
-        first_reported_ns: when it first reported it.
+        first_reported_ns: when the source first reported it.
         last_absent_ns: when its last report without it was confirmed.
     """
 
@@ -296,9 +296,15 @@ class PodIdentities:
     ) -> bool:
         """Whether a name was listed at a moment between two reports of a uid.
 
-        A uid is never reused, so that its pod existed between the two. A name may have been that of
-        another pod. `first_matches` gets the first moment at which this may have been so;
-        the times are those of the first report of the uid, and of the last ones of name and uid.
+        A uid is never reused, so that its pod existed between the two reports. The name may have
+        been that of another pod.
+
+        Args:
+            first_matches: gets the first moment at which the name was listed after the uid.
+            pair: the name and the uid.
+            since_ns: time of the first report of the uid.
+            listed_ns: time of the last report of the name.
+            kept_ns: time of the last report of the uid.
         """
         if (first := self._first_match_ns.get(pair)) is None and listed_ns >= since_ns:
             first = listed_ns

@@ -15,9 +15,9 @@ class EvidenceRule(NamedTuple):
     """The rule for one kind of evidence.
 
     Attributes:
-        evidence: the kind.
+        evidence: the kind of evidence.
         description: what it is, for people.
-        pod_rank: its rank between pods on one device; the lowest rank holds the device.
+        pod_rank: rank between pods on one device; the pod with the lowest rank holds the device.
         permissions: what it may do, for people.
     """
 

@@ -75,7 +75,7 @@ class UsageTable:
         """Record who holds the devices from a moment on.
 
         Args:
-            attributions: by device uuid.
+            attributions: the attributions of all devices, by uuid.
             at: the moment.
             holders_known: whether all holders are known.
             referred_to: returns whether a pod's name meant the pod with a uid at an earlier moment.

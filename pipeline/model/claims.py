@@ -56,7 +56,7 @@ class Origin:
 
     Attributes:
         evidence: decides what the claim may do.
-        detail: for people: a file and entry, the name of an annotation, a socket.
+        detail: where it was read, for people: a file and entry, an annotation, a socket.
     """
 
     evidence: Evidence

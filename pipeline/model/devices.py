@@ -74,7 +74,7 @@ class Device:
             instance.
         index: NVML's index of the physical GPU; None where the driver reports none.
         minor: N of `/dev/nvidiaN` of the physical GPU; None where the driver reports none.
-        pci_bus_id: as NVML writes it, `00000000:65:00.0`; empty if unknown.
+        pci_bus_id: PCI bus id as NVML writes it, `00000000:65:00.0`; empty if unknown.
         model: product name of the physical GPU; empty if unknown.
         driver: version of the kernel driver; empty if unknown.
         mig: place of a MIG instance on its parent; None for a physical GPU.

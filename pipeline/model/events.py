@@ -56,7 +56,7 @@ class XidsReported:
     """XID errors that have happened.
 
     Attributes:
-        reports: in the order in which they happened.
+        reports: the errors, in the order in which they happened.
     """
 
     reports: tuple[XidReport, ...]
@@ -158,7 +158,7 @@ class DeviceAliasesReplaced:
     Attributes:
         aliases: pairs of a name and the device that it means: its uuid, or `MigPlace.placement` for
             an instance that is created on demand.
-        since: for names whose meaning can change, a time from which on the name has certainly had
+        since: for each name whose meaning can change, a time since when it has certainly had
             its present meaning; None where that is unknown. A name that is not in `since` always
             has its present meaning.
     """
@@ -172,7 +172,7 @@ class AdvertisedResource:
     """An extended resource that the kubelet advertises.
 
     Attributes:
-        resource: its name, such as `nvidia.com/gpu`.
+        resource: name of the resource, such as `nvidia.com/gpu`.
         devices: the healthy devices, held or free, by the device plugin's ids.
     """
 

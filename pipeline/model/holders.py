@@ -22,8 +22,8 @@ class Holder:
         pod: what is known of its pod; None if no source reports the pod.
         replicas: numbers of the container's replicas, in order, where a device plugin offers
             several replicas of the device.
-        since_observed: no source has reported the start: `since` is when podgpu first saw the
-            holding, which may have begun earlier.
+        since_observed: whether no source has reported the start. Then `since` is when podgpu first
+            saw the holding, which may have begun earlier.
     """
 
     subject: PartialRef

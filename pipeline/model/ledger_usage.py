@@ -51,13 +51,13 @@ class DeviceTotal:
 
     Attributes:
         device: uuid.
-        name: for people: model, or MIG profile with the model of its GPU; empty if unknown.
+        name: name for people: model, or MIG profile with the model of its GPU; empty if unknown.
         accounted_ns: the time with an account, held or not.
         gap_ns: the time without an account, between the first and the last sample in the span.
         busy_ns: busy time; None where it was never known.
         energy_mj: energy in millijoules; None where it was never known.
-        unknown_ns: of the time that no container held, the part for which the holders are unknown.
-            In the rest of that time the device was free.
+        unknown_ns: the part of the unattributed held time for which the holders are unknown. In the
+            rest of that time the device was free.
     """
 
     device: str
@@ -97,7 +97,7 @@ class UsageWindow:
         end_ns: end of the span: the last sample, or a full hour.
         usage: sorted by device, then by container; the unattributed usage of a device last.
         totals: sorted by device.
-        gaps: those that overlap the span, the oldest first.
+        gaps: the gaps that overlap the span, the oldest first.
     """
 
     node: str

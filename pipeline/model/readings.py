@@ -22,13 +22,13 @@ class Reading(NamedTuple):
         device: uuid of the device.
         field: name of a field of the catalogue (`pipeline.fields`), which states type and unit.
         attrs: empty for most fields; XID code, throttle reason or link number for some.
-        value: in the unit of the field.
+        value: the value, in the unit of the field.
         window_start: start of the interval that the value describes; None for a value at a moment.
             For a counter the moment at which it was 0; None where that is unknown, because the
             driver started to count at an unknown time.
         at: when it was read.
-        good_for_ns: how long it is valid without a newer reading, on the monotonic clock: three
-            intervals of its tier. After that its series ends, so that the values of a dead GPU do
+        good_for_ns: how long the reading is valid without a newer one: three intervals of its tier,
+            by the monotonic clock. After that its series ends, so that the values of a dead GPU do
             not freeze.
     """
 

@@ -43,8 +43,9 @@ class Layout:
 
     Attributes:
         series: grouped by field in the order of the catalogue, then by device, then by attributes.
-        attributions: by device uuid, in device order; every known device, with or without readings.
-        resources: by name of the extended resource, sorted.
+        attributions: attributions of all known devices, by device uuid, in device order. A device
+            without readings is included.
+        resources: numbers of devices by name of the extended resource, sorted.
     """
 
     series: tuple[Series, ...]
@@ -58,14 +59,14 @@ class SourceState:
 
     Attributes:
         kind: kind of the source.
-        order: its position in the configuration file.
+        order: position of the source in the configuration file.
         up: whether the source works: it has reported, and its last event was not `SourceLost`.
         has_reported: whether it has emitted an event, or was lost, since it was added.
         reason: why it is down; empty when it is up.
-        down_since: when it last reported that it is down; None when it is up.
+        down_since: when it was last reported as down; None while it is up or has not reported.
         events: number of events that it has emitted since podgpu started.
         last_event_at: when its last event was emitted; None before the first.
-        confirmed_at: when it last confirmed its claims; None if it makes none.
+        confirmed_at: when it last confirmed its claims, pods or containers; None if it never did.
         devices: number of devices that it enumerated last; None if it never did.
         unresolved: device ids in its claims that match no known device.
         unresolved_total: how often an unresolved id appeared since podgpu started.
@@ -100,8 +101,8 @@ class Snapshot:
             as far as known: the time of its first reading, or of the first one after a reset. The
             counter's value at that time is unknown and need not have been 0. None for readings
             that are not of counters. The same object as long as nothing in it changes.
-        processes: by device uuid, for devices whose processes could be listed.
-        sources: by name, in the order of the configuration.
+        processes: process lists by device uuid, for devices whose processes could be listed.
+        sources: states of the sources by name, in the order of the configuration.
         topology: how the node's GPUs are connected; None where no source reports it. The same
             object as long as nothing in it changes.
         availability: which of these GPUs are free, by the holders in `layout`. None where no

@@ -32,7 +32,7 @@ class TopologyCard:
     Attributes:
         uuid: uuid of the GPU.
         index: NVML's index; None where the driver reports none.
-        pci_bus_id: as NVML writes it, `00000000:65:00.0`; empty if unknown.
+        pci_bus_id: PCI bus id as NVML writes it, `00000000:65:00.0`; empty if unknown.
         numa_node: NUMA node of its slot; None if unknown or where there is only one.
         pcie_path: PCI addresses of the bridges above it, from the root complex down; empty if
             unknown.

@@ -14,7 +14,7 @@ class ProcessUse:
     """What one process used of a device since the previous usage sample.
 
     Attributes:
-        pid: in the pid namespace of the host.
+        pid: pid of the process, in the pid namespace of the host.
         started: when it began, in clock ticks since the machine's start (field 22 of
             `/proc/PID/stat`), since pids are reused. None where it cannot be read.
         owner: the container that the process belongs to, by its cgroup: uid and container id, as
@@ -85,15 +85,15 @@ class Holding:
         evidence: what that claim is based on; None without one.
         start: when it began.
         end: when it ended; None while it continues.
-        counted_ns: of its time, the part between samples without a gap.
-        gap_ns: of its time, the part in gaps: podgpu was down, or the driver did not answer.
+        counted_ns: the part of its time that lies between samples without a gap.
+        gap_ns: the part of its time that is in gaps: podgpu was down, or no sample succeeded.
         held_ns: held time of this holding.
         busy_ns: busy time in this holding; None where it was never known.
         energy_mj: energy in this holding, in millijoules; None where it was never known.
         memory_peak_bytes: the most memory in any sample; None where it was never known.
-        memory_byte_ns: its memory multiplied by the time for which that was valid, summed.
+        memory_byte_ns: sum over all intervals of its memory, multiplied by the time of the interval.
         memory_ns: the time for which its memory was known.
-        busy_time_ns: of `counted_ns`, the time for which its busy time was known.
+        busy_time_ns: the part of `counted_ns` for which its busy time was known.
         busy_peak_ppm: the largest part of an interval for which it kept the device busy, in
             millionths; None where it was never known.
         xids: (code, count) of XID errors on the device during the holding, sorted by code.
@@ -152,8 +152,8 @@ class ContainerUsage:
         ended: since when it neither holds nor uses the device; None while it does.
         memory_bytes: device memory of its processes; None where unknown, or after its end.
         busy_ns: how long its processes kept the device busy; None where it was never known.
-        held_ns: how long it held the device, multiplied by its share: half of a GPU for ten seconds
-            is five seconds.
+        held_ns: how long it held the device, multiplied by its share: to hold half of a GPU for ten
+            seconds counts as five seconds.
         energy_mj: its part of the GPU's energy, by the model of docs/usage.md; None where the
             energy was never known.
         xids: (code, count) of XID errors on the device while the container held or used the device,
@@ -202,7 +202,7 @@ class DeviceUsage:
         memory_unattributed_bytes: memory that belongs to no known container.
         busy_ns: how long the device was busy; None where it was never known.
         busy_unattributed_ns: the part of `busy_ns` that belongs to no known container.
-        elapsed_ns: from `start` to `at`, without gaps.
+        elapsed_ns: the time from `start` to `at`, without gaps.
         unheld_ns: the part of `elapsed_ns` that belongs to no known holder, multiplied by the part
             of the device that was not held.
         energy_mj: energy that the device used; None where it was never known.
@@ -240,10 +240,10 @@ class Usage:
     """Accounts of all devices; the same object as long as nothing in it changes.
 
     Attributes:
-        devices: by uuid, in device order; only devices of the snapshot's layout.
+        devices: accounts by device uuid, in device order; only devices of the snapshot's layout.
         rejected_containers: number of containers that have no account now because there are too
             many. Their usage is unattributed.
-        ended: final holdings, by `serial`; each is kept for a while, so that a reader that
+        ended: final holdings, by `serial`; each is kept for five minutes, so that a reader that
             remembers the last serial misses none.
         ended_evicted: number of final holdings that were removed early because there were too many.
     """

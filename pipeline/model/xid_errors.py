@@ -63,11 +63,12 @@ class XidError:
 
     Attributes:
         serial: number of the error since podgpu started, from 1.
-        revision: how often information was added to it: 0 at first.
+        revision: how often information was added to the error; 0 at first.
         device: uuid.
         code: code of the error.
         at: when it happened.
-        victims: sorted by subject; those of the whole GPU where the instance is unknown.
+        victims: the affected containers, sorted by subject. Where the MIG instance is unknown, the
+            containers of all instances of the GPU are included.
         pid: the process that the kernel log names; None without one.
         process: name of that process; empty if unknown.
     """

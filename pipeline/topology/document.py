@@ -102,7 +102,7 @@ def mask_of_text(text: object) -> int:
     """Return a mask from its text in a document.
 
     Raises:
-        ValueError: it is not a mask.
+        ValueError: the text is not a mask.
     """
     if not isinstance(text, str) or _MASK.fullmatch(text) is None:
         raise ValueError("a mask is not a hexadecimal text of up to 16 digits")

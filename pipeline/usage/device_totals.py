@@ -104,7 +104,7 @@ class UsageTotals:
         """Add the energy of an interval, after its time and its busy time.
 
         Args:
-            total: in millijoules.
+            total: energy in millijoules.
             idle: the part that an idle device would have used.
             interval: the usage of the interval, which is not empty.
         """

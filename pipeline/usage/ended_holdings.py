@@ -34,7 +34,7 @@ class EndedHoldings:
 
         Args:
             holding: a holding with an end.
-            now_ns: by the monotonic clock.
+            now_ns: the present time, by the monotonic clock.
         """
         self._serial += 1
         if len(self._holdings) >= MAX_ENDED:

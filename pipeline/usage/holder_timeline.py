@@ -40,8 +40,8 @@ class HolderSpan(NamedTuple):
     """A span of time without a change of holders.
 
     Attributes:
-        start_ns: by the monotonic clock.
-        time_ns: its length, above 0.
+        start_ns: start of the span, by the monotonic clock.
+        time_ns: length of the span, above 0.
         change: the holders; None if they are unknown.
     """
 
@@ -183,7 +183,7 @@ class HolderTimeline:
         """Return when a container last stopped holding the device, as far as changes are kept.
 
         Args:
-            container: its name.
+            container: name of the container.
             until_ns: ignore changes after this time of the monotonic clock.
 
         Returns:

@@ -31,7 +31,7 @@ class HoldingAccount:
             the holding; the same for all holdings at one moment.
         memory_bytes: memory at the last sample while that is valid; None if unknown.
         peak_ppm: largest busy part of an interval of `MIN_INTERVAL_NS` or more, in millionths.
-        concealed: see `ContainerAccount`.
+        concealed: whether MPS concealed usage in it; see `ContainerAccount`.
         unseen_counted_ns: see `Holding`.
         unseen_gap_ns: see `Holding`.
         restored: whether the holding was stored before podgpu started.

@@ -16,7 +16,8 @@ class Memory(NamedTuple):
     `used` is the sum of `reserved`, `unattributed` and the memory of the known containers.
 
     Attributes:
-        used: in bytes; None if it is unknown. Then `reserved` and `unattributed` are None, too.
+        used: memory that is not free, in bytes; None if it is unknown. Then `reserved` and
+            `unattributed` are None, too.
         reserved: memory that the driver keeps for itself.
         unattributed: memory that belongs to no known container.
         containers: memory of each container with processes, in bytes; None if the driver does not
@@ -201,7 +202,7 @@ def split_busy_with_mps(
     """Split busy time while an MPS server uses the device. Concealed usage is unattributed.
 
     Args:
-        total: see `split_busy`.
+        total: busy time of the device; see `split_busy`.
         processes: the processes of the interval.
         hidden: the containers whose usage is concealed; see `concealed_by_mps`.
         others: see `concealed_by_mps`.
@@ -250,7 +251,7 @@ def split_energy(total: int, idle: int, interval: IntervalUsage) -> tuple[Parts,
     If the busy time is 0 or unknown, all energy is split by held time.
 
     Args:
-        total: in millijoules.
+        total: energy in millijoules.
         idle: the part that an idle device would have used.
         interval: the usage of the time in which the energy was used.
 

@@ -34,7 +34,7 @@ def split_gpu_energy(
     an instance is unknown, or all are 0, all energy is split by slices.
 
     Args:
-        total: in millijoules.
+        total: energy in millijoules.
         idle: the part that an idle GPU would have used.
         parts: the number of slices and the usage of each instance that has samples.
         unused_slices: slices of the GPU that belong to none of these instances.
