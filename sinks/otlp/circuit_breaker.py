@@ -15,7 +15,7 @@ NO_LOGS: Final = "no_logs"
 """Rejection reason of log records for a receiver that does not support them."""
 
 _UNSUPPORTED: Final = frozenset(("unimplemented", "http_404", "http_405", "http_501"))
-"""Reasons that mean: the receiver does not support the signal. They do not concern the message."""
+"""Reasons which mean that the receiver does not support log records, whatever the message."""
 
 REOPEN_NS: Final = 600 * NS
 """After this time podgpu tries again whether the receiver supports log records."""
@@ -46,6 +46,8 @@ class CircuitBreaker:
     def on_outcome(self, outcome: Outcome, now_ns: int) -> Outcome:
         """Return the outcome to report for a response other than `Retry`.
 
+        If the receiver does not support log records, this opens the circuit.
+
         Args:
             outcome: outcome of sending log records.
             now_ns: time of the monotonic clock.
@@ -59,8 +61,8 @@ class CircuitBreaker:
     def on_retry(self, outcome: Retry, now_ns: int, *, metrics: bool) -> Outcome:
         """Return the outcome to report for a `Retry`.
 
-        Metrics wait for log records no longer than `MAX_RETRY_NS`, even if the receiver requests a
-        longer pause.
+        If metrics have waited for log records for `MAX_RETRY_NS`, this opens the circuit, even if
+        the receiver requests a longer pause.
 
         Args:
             outcome: outcome of sending log records.

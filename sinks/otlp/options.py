@@ -122,7 +122,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             yield "bearer_token_file", "headers sets authorization too: set only one of the two"
         for name in self.resource:
             if not name.strip():
-                yield ("resource", name), "is not a valid attribute name"
+                yield ("resource", name), "is not a valid attribute name: it must not be blank"
         if 0 < self.telemetry_interval < _MIN_TELEMETRY_INTERVAL:
             text = f"is {self.telemetry_interval}: it must be at least 1s, or 0s for never"
             yield "telemetry_interval", text
@@ -130,7 +130,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             text = f"is more than queue.max_size ({self.queue.max_size}), but the queue must hold"
             yield "max_message_size", f"{text} a message: lower it, or raise queue.max_size"
         if self.retry.max < self.retry.initial:
-            yield ("retry", "max"), f"is less than retry.initial ({self.retry.initial})"
+            text = f"is less than retry.initial ({self.retry.initial}): raise it, or lower"
+            yield ("retry", "max"), f"{text} retry.initial"
 
     def _endpoint_problems(self) -> Iterable[tuple[str, str]]:
         if self.endpoint is None:

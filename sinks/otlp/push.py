@@ -127,9 +127,9 @@ class OtlpPush:
         await self._exit_stack.aclose()
 
     def encode(self, snapshot: Snapshot) -> Iterable[Record]:
-        """Return records of a snapshot's fresh readings and, at times, of podgpu's own metrics.
+        """Return the records of a snapshot: readings and usage, then log records of new events.
 
-        Log records of new events come last.
+        When they are due, records of podgpu's own metrics come in between.
         """
         encoder = self._encoder
         if encoder is None:
@@ -157,13 +157,16 @@ class OtlpPush:
         return records
 
     async def send(self, records: Sequence[Record]) -> Outcome:
-        """Send records of one signal as one message, with the client of that signal."""
+        """Send records of one signal as one message, with the client of that signal.
+
+        Records of a signal that is disabled or unknown are rejected.
+        """
         number = records[0].signal
         message = b"".join(record.data for record in records)
         if number != METRICS.number and number not in self._clients:
             signal = SIGNALS.get(number)
             what = signal.name if signal is not None else "records of a newer podgpu version"
-            text = f"{what} in the queue are not sent any more"
+            text = f"{what} in the queue are not sent: this podgpu is not configured to send them"
             return Rejected(_NOT_WANTED, text)
         if number == LOGS.number:
             return await self._send_logs(message)

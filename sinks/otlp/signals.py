@@ -9,12 +9,12 @@ class Signal:
     """An OTLP signal (specification 1.11).
 
     Attributes:
-        number: of its records in a queue; it is stored, so it never changes.
+        number: identifies the signal of a record in a queue; it is stored, so it never changes.
         name: name for messages.
-        variable: its part of the names of environment variables.
+        variable: the signal's part of the names of environment variables.
         path: path over HTTP, without a leading `/`.
         method: gRPC method.
-        points: what its messages contain.
+        points: name of what its messages contain, for messages of podgpu.
     """
 
     number: int

@@ -192,7 +192,11 @@ class GrowingArray:
         self._array = (item * size)()
 
     def fill(self, call: Callable[[Any, Any], int]) -> int:
-        """Fill the array; return NVML's code. `call` gets a reference to the count, and it."""
+        """Fill the array; return NVML's code.
+
+        Args:
+            call: the call; its arguments are a reference to the number of structs, and the array.
+        """
         while True:
             size = self._box.value = len(self._array)
             code = call(ctypes.byref(self._box), self._array)

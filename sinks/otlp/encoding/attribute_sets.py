@@ -1,9 +1,9 @@
 """Attributes for OpenTelemetry: of devices, and of resources, which are the node and containers.
 
-All are valid, not empty, and have unique names. The service attributes of resources follow
-OpenTelemetry's rules for Kubernetes (semantic conventions, non-normative). They matter because
-Prometheus identifies a resource only by them: it would merge two resources with the same service
-identity.
+All attributes are valid, not empty, and have unique names. The service attributes of resources
+follow OpenTelemetry's rules for Kubernetes (semantic conventions, non-normative). Service
+attributes matter because Prometheus identifies a resource only by them: it would merge two
+resources with the same service attributes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -90,7 +90,7 @@ def semconv_attributes(device: Device, *, typed: bool) -> Pairs:
 
     Args:
         device: its UUID is `hw.id`. A MIG instance also has the UUID of its GPU as `hw.parent`.
-        typed: add `hw.type`.
+        typed: whether to add `hw.type`.
     """
     mig = device.mig
     pairs: list[tuple[str, str | int]] = [("hw.id", device.uuid)]
@@ -122,8 +122,8 @@ def dcgm_attributes(device: Device, naming: PageNaming, *, own: bool) -> Pairs:
 
     Args:
         device: the device.
-        naming: label names.
-        own: for a metric of podgpu's own, which has fewer labels.
+        naming: the label names.
+        own: whether the labels are for a metric of podgpu's own, which has fewer labels.
     """
     pairs = base(device, naming)
     if own:
@@ -133,7 +133,7 @@ def dcgm_attributes(device: Device, naming: PageNaming, *, own: bool) -> Pairs:
 
 
 def _device_name(device: Device) -> str:
-    """Return the name of the device node; for a MIG instance with its GI and CI number."""
+    """Return the device node's name, with GI and CI number for a MIG instance; empty if unknown."""
     if device.minor is not None:
         name = f"nvidia{device.minor}"
     elif device.index is not None:

@@ -38,14 +38,14 @@ class Encoder:
 
     Attributes:
         not_finite: number of values that were left out because they are not finite.
-        identity: names and temporality; if they differ, the series are different ones.
+        identity: names and temporality. An encoder with another identity starts other series.
         receiver: identifies the receiver.
         cache: makes the templates of series.
         self_metrics: encodes podgpu's own metrics.
         timeline: maps monotonic to wall times.
         order: assigns times to points.
         usage: encodes usage accounts.
-        events: encodes events of the snapshot that was encoded last.
+        events: encodes events of the snapshot that was encoded last, as log records.
         states: all series of readings.
 
     Args:
@@ -127,10 +127,7 @@ class Encoder:
         return self._duplicates + self.usage.duplicates
 
     def encode(self, snapshot: Snapshot) -> list[Record]:
-        """Encode a snapshot.
-
-        The order is: ends of series, fresh readings, usage accounts.
-        """
+        """Return the records of a snapshot: ends of series, fresh readings, then usage accounts."""
         self.timeline.update(snapshot.at)
         self.order.next_message()
         requests: list[tuple[int, bytes]] = []

@@ -1,4 +1,4 @@
-"""Select the series that have points in a snapshot, and compute their times and values."""
+"""Make requests with the points of the series that are fresh in a snapshot."""
 
 import math
 import struct
@@ -19,16 +19,16 @@ _AT = itemgetter(Reading._fields.index("at"))
 
 
 class Selection:
-    """Series that have points in the same snapshots.
+    """The series that have a point in each snapshot with a certain set of fresh readings.
 
     Attributes:
-        duplicates: number of fresh readings that are left out because another has their identity.
+        duplicates: number of fresh readings left out because another has the same attributes.
         not_finite: number of values of the last snapshot that are not finite numbers.
 
     Args:
         wire: makes the blocks of requests.
         layout: the series of the layout.
-        fresh: positions of the fresh readings.
+        fresh: positions of the fresh readings in a snapshot.
     """
 
     def __init__(self, wire: Wire, layout: SeriesLayout, fresh: Sequence[int]) -> None:
@@ -98,7 +98,10 @@ class Selection:
         return values
 
     def _as_increments(self, raw: Sequence[Value | None]) -> list[Value | None]:
-        """Return the values, with increments instead of totals for counters; 0 at first."""
+        """Return the values, with increments instead of totals for counters.
+
+        The first increment is 0; after a reset of the counter, it is the whole value.
+        """
         values = list(raw)
         for at in self._increments:
             value, before = values[at], self._entries[at].state.value

@@ -32,7 +32,7 @@ XID_ERROR: Final = "podgpu.xid_error"
 
 
 class LogRecordEncoder:
-    """Makes log records; each is a message of its own.
+    """Makes log records. Each record for the queue is a complete message with one log record.
 
     Args:
         cache: provides resources and device attributes.
@@ -51,7 +51,7 @@ class LogRecordEncoder:
         An error without affected containers has a record in the node's resource.
 
         Args:
-            snapshot: the newest snapshot, of which the metrics were made.
+            snapshot: the newest snapshot, which was already encoded as metrics.
             changes: holdings that have ended, and XID errors.
         """
         messages = [self._holding(snapshot, one) for one in changes.holdings]

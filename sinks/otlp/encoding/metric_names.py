@@ -66,7 +66,7 @@ class FieldMapping:
         instrument: the metric.
         attrs: attributes of its points, in addition to those of the device and of the reading.
         divisor: divides the catalogue's value to get the metric's unit.
-        is_own: it has podgpu's attributes, not DCGM's.
+        is_own: whether the points have podgpu's attributes, not DCGM's.
     """
 
     instrument: Instrument
@@ -76,14 +76,14 @@ class FieldMapping:
 
 
 def semconv_mapping(row: Row, *, instance: bool) -> FieldMapping | None:
-    """Return how to send a field with names of the semantic conventions.
+    """Return how to send a field, with names of the semantic conventions.
 
     Args:
         row: the field. Names from a counters file are ignored.
         instance: whether the device is a MIG instance.
 
     Returns:
-        None if the field is only an input of `hw.status`.
+        The mapping; None if the field is only an input of `hw.status`.
     """
     field = row.field
     if field.otel == STATUS.name:
@@ -98,7 +98,7 @@ def semconv_mapping(row: Row, *, instance: bool) -> FieldMapping | None:
 
 
 def dcgm_mapping(row: Row, naming: PageNaming) -> FieldMapping:
-    """Return how to send a field with the names of the Prometheus page, without a unit.
+    """Return how to send a field, with the names of the Prometheus page and without a unit.
 
     Args:
         row: the field, with names from a counters file.
@@ -159,7 +159,7 @@ def own_instrument(family: Family, suffix: str = "", *, page: bool = False) -> I
 
     Args:
         family: the metric.
-        suffix: of the point.
+        suffix: suffix of the point's name, such as `_sum`.
         page: whether to use the name of the Prometheus page.
     """
     kind: Kind = "gauge" if family.type == "gauge" else "counter"

@@ -35,7 +35,7 @@ class SelfMetrics:
         )
 
     def requests(self, now: int, families: Iterable[FamilyPoints]) -> list[tuple[int, bytes]]:
-        """Return requests with all values and ends of series, each with its number of points.
+        """Return requests with all values and the ends of series, each with its number of points.
 
         Args:
             now: wall time, nanoseconds since the Unix epoch.

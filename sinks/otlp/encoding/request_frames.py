@@ -20,8 +20,8 @@ class RequestTemplate:
     Args:
         wire: makes blocks and groups them.
         series: the series of the points, at least one, grouped by resource and metric.
-        non_integer: see above.
-        ended: whether the points mark the ends of the series. Their values must be empty.
+        non_integer: indexes of points that are floats although the metric has integers.
+        ended: whether the points mark the ends of the series. Their values must be empty bytes.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class RequestTemplate:
                 filled += size
 
     def _blocks(self, begin: int, end: int) -> Iterator[tuple[int, int, Block]]:
-        """Yield blocks that fit into a request, as far as they can be divided."""
+        """Yield blocks that fit into a request or have one point, and the range of their points."""
         floats = tuple(at - begin for at in self._floats if begin <= at < end)
         block = self._wire.block(tuple(self._series[begin:end]), floats, self._ended)
         if block.size <= self._wire.max_bytes or end - begin == 1:
@@ -91,7 +91,7 @@ def end_requests(series: Iterable[SeriesState], time: int, wire: Wire) -> list[t
     """Return requests that mark the end of series, each with its number of points.
 
     Args:
-        series: the series that have ended. Those without any point are left out.
+        series: the series that have ended. Series that never had a point are left out.
         time: time of the ends, after all earlier points. If a series with the same name exists
             elsewhere, it continues after this time.
         wire: builds the requests.

@@ -60,8 +60,8 @@ class SeriesCache:
     """Makes and caches templates of series.
 
     Attributes:
-        metrics: serialised metrics.
-        resources: serialised resources.
+        metrics: serialised metrics, by instrument.
+        resources: serialised resources, by attributes.
 
     Args:
         node: the node's name.
@@ -69,7 +69,7 @@ class SeriesCache:
         names: naming scheme of the metrics.
         containers: whether readings are in the resource of the device's only holder.
         resource: attributes that are added to every resource.
-        wire: serialises.
+        wire: builds the bytes.
         previous: the cache to replace, with the same names and an equal wire. Its metrics and
             resources are shared, so that unchanged ones stay the same objects.
     """

@@ -1,6 +1,6 @@
 """The series of a layout, in the order in which they are sent.
 
-Some are computed from several readings of a device, or from its holders.
+Some series are computed from several readings of a device, or from its holders.
 """
 
 import math
@@ -37,12 +37,12 @@ class SeriesEntry(NamedTuple):
 
     Attributes:
         state: state of the series.
-        at: position of the reading whose value or time it uses.
+        at: position, in a snapshot, of the reading whose value or time the series uses.
         divisor: divides the value of the reading.
         compute: computes the value, if it is not the reading's.
-        at_snapshot: whether it has the time of the snapshot, not of the reading.
-        trigger_positions: positions of readings. The series has a point if one of them is fresh.
-            None: only `at`.
+        at_snapshot: whether a point has the time of the snapshot, not of the reading.
+        trigger_positions: positions of readings; the series has a point if one of these is fresh.
+            None for only the reading at `at`.
     """
 
     state: SeriesState
@@ -62,7 +62,7 @@ class SeriesLayout:
         entry_by_series: the entry of each series; None if it is not sent.
         entries: grouped by resource and, within it, by metric.
         counters: the entries that are counters.
-        duplicates: positions of readings that are left out because another has their identity.
+        duplicates: positions of readings left out because another has the same attributes.
 
     Args:
         layout: the layout.

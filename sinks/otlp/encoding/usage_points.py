@@ -69,8 +69,8 @@ class _AccountSeries:
     Attributes:
         resource: the resource.
         pod: the pod's metadata when the resource was made.
-        container_id: of a container that holds or held a device. A container that has ended keeps
-            its resource.
+        container_id: id of the container, if it holds or held a device; else empty. A container
+            that has ended keeps its resource.
         states: the series of known values, see `_Amount.key`.
     """
 
@@ -108,7 +108,7 @@ class UsagePoints:
     Attributes:
         duplicates: number of values left out because another has the same name and attributes.
         last_usage: the usage that was sent last.
-        reported_until: time of its newest sample.
+        reported_until: time of the newest sample in this usage.
         devices: all series.
 
     Args:
@@ -148,7 +148,7 @@ class UsagePoints:
                     series.resource = cache.container(named, series.pod)
 
     def take_usage(self, snapshot: Snapshot) -> Sequence[SeriesState]:
-        """Use a snapshot's usage for the next points; return the series that have ended with it."""
+        """Use a snapshot's usage for the next points; return the series that have ended."""
         self._rows = {}
         usage = snapshot.usage
         if usage is self.last_usage:

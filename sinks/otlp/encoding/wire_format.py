@@ -27,7 +27,7 @@ _METRIC: Final = attrgetter("template.metric")
 
 
 def attributes(pairs: Pairs) -> bytes:
-    """Return a point's attributes, serialised: they follow its value."""
+    """Return the serialised attributes of a point. In a request they come after its value."""
     return metrics_pb2.NumberDataPoint(attributes=key_values(pairs)).SerializeToString()
 
 
@@ -106,7 +106,7 @@ class SeriesTemplate:
 
     @property
     def key(self) -> tuple[ResourceTemplate, str, bytes]:
-        """Identifies the series."""
+        """The identity of the series: resource, name of the metric, and attributes."""
         return (self.resource, self.metric.instrument.name, self.attribute_bytes)
 
 
@@ -132,7 +132,7 @@ class SeriesState:
 
     @property
     def is_counter(self) -> bool:
-        """Whether it is a total that starts at zero."""
+        """Whether the series is a total that starts at zero."""
         return self.template.metric.instrument.kind == "counter"
 
 
@@ -143,7 +143,7 @@ class Block:
         size: size in bytes.
 
     Args:
-        wire: serialises.
+        wire: builds the bytes around the points.
         series: the series of the points, at least one.
         non_integer: indexes of points that are floats although the metric has integers.
         ended: whether the points mark the ends of the series. Their values must be empty.
@@ -222,7 +222,7 @@ class Wire:
 
     @staticmethod
     def resource_bytes(pairs: Pairs) -> bytes:
-        """Return the front of a resource with these attributes."""
+        """Return the bytes of a resource with these attributes; see `ResourceTemplate.front`."""
         return metrics_pb2.ResourceMetrics(
             resource=resource_pb2.Resource(attributes=key_values(pairs))
         ).SerializeToString()
@@ -255,8 +255,8 @@ class Wire:
         """Return the bytes around a block's points: before each of them, and after the last.
 
         Args:
-            series: of the points, grouped by metric.
-            value_size: bytes of a point other than its attributes and times.
+            series: the series of the points, grouped by metric.
+            value_size: number of bytes of a point without its attributes and times.
         """
         metrics: list[tuple[bytes, bytes, list[bytes]]] = []
         inside = len(self._scope) + len(self._scope_back)

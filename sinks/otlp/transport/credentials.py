@@ -47,8 +47,8 @@ class RequestCredentials:
     """Credentials for one message.
 
     Attributes:
-        tls: None without TLS.
-        token: for the header authorization; empty without a file.
+        tls: the TLS material; None without TLS.
+        token: the token for the header authorization; empty without a token file.
     """
 
     tls: Tls | None
@@ -62,8 +62,8 @@ class Credentials:
         options: paths of certificates and key; None without TLS.
         token_file: path of the token.
         clock: decides when to read the files again.
-        system_ca: CA certificates to use if the options name none; None leaves the choice to the
-            transport's library.
+        system: CA certificates to use if the options name none; None leaves the choice to the
+            library of the transport.
         names: names of the files for messages, by part; default: the names of the options.
     """
 
@@ -95,10 +95,10 @@ class Credentials:
         return "token" in self._paths or "cert" in self._paths
 
     async def get(self, *, reload: bool = False) -> RequestCredentials:
-        """Return the current credentials. Files are read once per second at most.
+        """Return the current credentials. Files are read at most once per second, or on `reload`.
 
         Args:
-            reload: read the files now.
+            reload: whether to read the files now.
 
         Raises:
             CredentialsError: a file can't be used; its earlier contents are not used either.

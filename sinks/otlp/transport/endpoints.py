@@ -15,6 +15,8 @@ _TARGET: Final = re.compile(r"(dns|unix|unix-abstract|ipv4|ipv6|vsock|xds):(?!\d
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]{0,19})://", re.IGNORECASE)
 _MAX_LABEL: Final = 63
 """Maximum length of a label in a host name (RFC 1035, 2.3.4)."""
+_HTTP_EXAMPLE: Final = "http://collector:4318"
+_GRPC_EXAMPLE: Final = "http://collector:4317"
 _HOST_PORT: Final = re.compile(r"([\w.-]+|\[[\w:.%]+\])(?::(\d{1,5}))?", re.ASCII)
 
 Kind: TypeAlias = Literal["option", "base", "exact"]
@@ -33,7 +35,7 @@ class Endpoint:
 
     Attributes:
         address: what the transport connects to: a URL for HTTP, a target for gRPC.
-        display_address: the same for messages, without possible secrets.
+        display_address: the address for messages, without possible secrets.
         secure: whether to use TLS.
         hint: a probable mistake, for users; usually empty.
     """
@@ -51,12 +53,12 @@ def http_endpoint(text: str, kind: Kind, signal: Signal = METRICS) -> Endpoint:
         ValueError: it is invalid; the message says why and how to fix it.
     """
     if not _URL.match(text):
-        _check_scheme(text, "over HTTP it must be http:// or https://")
+        _check_scheme(text, "over HTTP it must be http:// or https://", _HTTP_EXAMPLE)
         raise ValueError(
             "has no scheme: over HTTP it must begin with http:// or https://, such as "
-            "http://collector:4318"
+            f"{_HTTP_EXAMPLE}"
         )
-    parts = _split_url(text)
+    parts = _split_url(text, _HTTP_EXAMPLE)
     path = parts.path
     if kind == "base":
         path = f"{path.rstrip('/')}/{signal.path}"
@@ -95,15 +97,16 @@ def grpc_endpoint(text: str, *, insecure: bool = False) -> Endpoint:
     Args:
         text: a URL, a host with or without a port, or a gRPC target such as
             dns:///collector:4317 or unix:/run/otel.sock.
-        insecure: do not use TLS if the scheme does not decide it. A unix socket never uses it.
+        insecure: whether to use no TLS if the scheme does not decide it. A unix socket never uses
+            TLS.
 
     Raises:
         ValueError: it is invalid; the message says why and how to fix it.
     """
     if not text.isprintable() or " " in text:
-        raise ValueError(_NOT_AN_ADDRESS)
+        raise ValueError(_not_an_address(_GRPC_EXAMPLE))
     if _URL.match(text):
-        parts = _split_url(text)
+        parts = _split_url(text, _GRPC_EXAMPLE)
         if parts.path not in ("", "/"):
             raise ValueError(
                 f"has the path {parts.path}, but gRPC has no paths: remove it, or set the "
@@ -127,52 +130,59 @@ def grpc_endpoint(text: str, *, insecure: bool = False) -> Endpoint:
         text = scheme + text[len(scheme) :]
         return Endpoint(text, text.partition("?")[0], not (insecure or scheme.startswith("unix")))
     _check_scheme(
-        text, "over gRPC it must be http:// or https://, or a gRPC scheme such as dns:///"
+        text,
+        "over gRPC it must be http:// or https://, or a gRPC scheme such as dns:///",
+        _GRPC_EXAMPLE,
     )
     found = _HOST_PORT.fullmatch(text)
     if found is None or not 0 < int(found[2] or 443) <= 65535:
-        raise ValueError(_NOT_AN_ADDRESS)
-    _check_name(found[1])
+        raise ValueError(_not_an_address(_GRPC_EXAMPLE))
+    _check_name(found[1], _GRPC_EXAMPLE)
     return Endpoint(f"dns:///{text}", text, not insecure)
 
 
-_NOT_AN_ADDRESS: Final = "is not an address: use for example http://collector:4317"
+def _not_an_address(example: str) -> str:
+    return f"is not an address: use for example {example}"
 
 
-def _split_url(text: str) -> SplitResult:
-    """Return the parts of a URL. Messages never contain its user and password."""
+def _split_url(text: str, example: str) -> SplitResult:
+    """Return the parts of a URL. Messages never contain its user and password.
+
+    Raises:
+        ValueError: it is invalid; the message says why and how to fix it.
+    """
     try:
         parts = urlsplit(text)
         valid = bool(parts.hostname) and parts.port != 0
     except ValueError:
         valid, parts = False, SplitResult("", "", "", "", "")
     if not valid or not text.isprintable() or " " in text:
-        raise ValueError(_NOT_AN_ADDRESS)
+        raise ValueError(_not_an_address(example))
     if parts.username is not None or parts.password is not None:
         raise ValueError("contains a user: use the header authorization instead")
     if "#" in text:
         raise ValueError("contains a #, which no endpoint has: remove it and what follows")
     if parts.netloc.endswith(":"):
         raise ValueError("has a colon without a port: add the port, or remove the colon")
-    _check_name(parts.hostname or "")
+    _check_name(parts.hostname or "", example)
     return parts
 
 
-def _check_name(host: str) -> None:
+def _check_name(host: str, example: str) -> None:
     labels = host.removesuffix(".").split(".")
     if ":" not in host and not all(labels):
-        raise ValueError(_NOT_AN_ADDRESS)
+        raise ValueError(_not_an_address(example))
     if any(len(label) > _MAX_LABEL for label in labels):
         raise ValueError(
-            f"has a host with more than {_MAX_LABEL} characters between two dots, which is not "
-            "valid: check that it contains nothing else"
+            f"has a host with a part of more than {_MAX_LABEL} characters, which is not valid: "
+            "write only the name of the host there"
         )
 
 
-def _check_scheme(text: str, allowed: str) -> None:
+def _check_scheme(text: str, allowed: str, example: str) -> None:
     """Raise ValueError if the text is empty, or has a scheme other than http and https."""
     if not text.strip():
-        raise ValueError("is empty: use for example http://collector:4317, or remove it")
+        raise ValueError(f"is empty: use for example {example}, or remove it")
     found = _SCHEME.match(text)
     if found and not _URL.match(text):
         raise ValueError(f"has the scheme {found[1].lower()}: {allowed}")

@@ -22,7 +22,7 @@ _HTTP_RETRY: Final = frozenset((429, 502, 503, 504))
 """Too Many Requests, Bad Gateway, Service Unavailable, Gateway Timeout."""
 
 _TEXTS: Final = ("text/plain", "application/json", "")
-"""Media types to show in messages. Go servers omit it when they get a request without TLS."""
+"""Media types to show in messages. Go servers omit the media type if a request lacks TLS."""
 _WANTS_TLS: Final = re.compile(rb"HTTP request .{0,20}to .{0,6}HTTPS (server|port)")
 """Text of TLS servers (Go, nginx) that get a request without TLS."""
 _TOO_LARGE: Final = re.compile(
@@ -67,8 +67,8 @@ def http_outcome(
         address: address of the receiver, for messages.
         status: HTTP status.
         headers: headers of the response, with names in lower case.
-        body: of the response; empty if there is a fault.
-        fault: why there is no body.
+        body: body of the response; empty if there is a fault.
+        fault: why there is no body; empty if there is one.
         now_s: Unix time, for a date in Retry-After.
         signal: signal of the message.
     """
@@ -192,8 +192,8 @@ def read_status(data: bytes) -> tuple[str, float | None]:
     """Return message and retry delay of a google.rpc.Status, with which receivers explain errors.
 
     Returns:
-        The message, which may be empty, and the seconds after which the receiver allows a retry;
-        None without RetryInfo, or if the data is no such status.
+        The message, and the seconds after which the receiver allows a retry. The seconds are None
+        without RetryInfo. If the data is no such status: an empty message, and None.
     """
     retry = None
     try:

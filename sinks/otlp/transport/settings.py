@@ -47,12 +47,12 @@ class Settings:
     """The receiver of a signal and how to send to it.
 
     Attributes:
-        headers: with names in lower case.
-        timeout: seconds.
-        tls: empty if the endpoint does not use TLS.
+        headers: headers of each request, with names in lower case.
+        timeout: timeout of a request, in seconds.
+        tls: the TLS files; no files if the endpoint does not use TLS.
         token_file: file with the token for the header authorization.
         resource: attributes of every resource, with `service.name` if it is configured.
-        tls_names: names of the TLS files for messages, by part, if variables set them.
+        tls_names: names of the TLS files for messages, by part, for files that variables set.
         hints: probable mistakes, one sentence each.
     """
 
@@ -184,7 +184,7 @@ class _Variables:
 
 
 def _insecure(env: _Variables) -> tuple[bool, str]:
-    """Return the setting, and a hint if it is probably a mistake.
+    """Return the value of the variable, and a hint if the value is probably a mistake.
 
     Anything but true counts as false ("Boolean value" in OpenTelemetry's specification of
     environment variables).
@@ -234,7 +234,7 @@ def _tls(env: _Variables) -> tuple[TlsOptions, dict[str, str]]:
     if bool(tls.cert_file) != bool(tls.key_file):
         missing = "CLIENT_KEY" if tls.cert_file else "CLIENT_CERTIFICATE"
         raise PermanentError(
-            f"the variable {_PREFIX}{missing} is not set: a certificate and its key belong together"
+            f"the variable {_PREFIX}{missing} is not set: set both, the certificate and its key"
         )
     return tls, names
 

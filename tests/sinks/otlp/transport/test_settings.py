@@ -311,8 +311,8 @@ def test_the_temporality_option_overrides_the_variable(text: str) -> None:
         ("ENDPOINT", "http://c:4317#", "contains a #, which no endpoint"),
         ("ENDPOINT", "http://c:", "has a colon without a port"),
         ("ENDPOINT", "https://[::1]:/", "has a colon without a port"),
-        ("ENDPOINT", f"http://{64 * 'a'}.b:1", "more than 63 characters between two dots"),
-        ("ENDPOINT", f"{64 * 'a'}.b:1", "more than 63 characters between two dots"),
+        ("ENDPOINT", f"http://{64 * 'a'}.b:1", "a part of more than 63 characters"),
+        ("ENDPOINT", f"{64 * 'a'}.b:1", "a part of more than 63 characters"),
         ("ENDPOINT", "http://a..b:1", "is not an address"),
         ("ENDPOINT", "a..b:1", "is not an address"),
         ("ENDPOINT", "http://", "is not an address: use for example http://collector:4317"),
@@ -342,8 +342,8 @@ def test_an_invalid_variable_is_named_with_a_fix(name: str, value: str, expected
         ("dns:///c:4318", "has the scheme dns: over HTTP it must be http:// or https://"),
         ("http://c:4318#a", "contains a #"),
         ("http://c:/v1/metrics", "has a colon without a port"),
-        (f"http://{64 * 'a'}:4318", "has a host with more than 63 characters between two dots"),
-        (f"http://{63 * 'a'}..b:4318", "is not an address"),
+        (f"http://{64 * 'a'}:4318", "has a host with a part of more than 63 characters"),
+        (f"http://{63 * 'a'}..b:4318", "is not an address: use for example http://collector:4318"),
     ],
 )
 @pytest.mark.parametrize("name", ["ENDPOINT", "METRICS_ENDPOINT"])
