@@ -1,5 +1,5 @@
-"""Readers of the annotations that schedulers write into pods, for all sources that see them.
+"""Readers of the annotations that schedulers write to pods, for all sources that see pods.
 
-`MalformedError` says that an annotation cannot be read. Then the whole annotation is ignored, and
-no other: half of an allocation would be wrong.
+`MalformedError` means that an annotation cannot be read. Then the whole annotation is ignored,
+because a part of an allocation would be wrong. Other annotations are still read.
 """

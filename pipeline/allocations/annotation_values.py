@@ -13,7 +13,7 @@ from pipeline.model.plugin_ids import UUID
 
 _NUMBER = re.compile(r"[0-9]{1,7}")
 MOST = 1024
-"""Limit on the devices of one annotation; no node has that many."""
+"""Maximum number of devices in one annotation; no node has that many."""
 
 
 class MalformedError(Exception):
@@ -25,11 +25,12 @@ class AllocatedDevices:
     """Devices that a container holds with the same share.
 
     Attributes:
-        devices: each once.
-        container: name of the container; empty for the pod as a whole, where the scheduler does not
-            report it.
-        share: the part of each device, in (0, 1]; None where the scheduler does not report it.
-        resource: the requested resource; empty where the annotation does not contain it.
+        devices: the devices, each once.
+        container: name of the container; empty for the whole pod, if the scheduler reports no
+            container.
+        share: the share of each device, above 0 and up to 1; None if the scheduler does not report
+            it.
+        resource: name of the requested resource; empty if the annotation does not contain it.
     """
 
     devices: tuple[RawDeviceId, ...]
@@ -39,13 +40,13 @@ class AllocatedDevices:
 
 
 def raise_malformed(place: str, expected: str, found: object, at: int | None = None) -> NoReturn:
-    """Raise `MalformedError` for a value.
+    """Raise `MalformedError` for a value in an annotation.
 
     Args:
         place: position of the value in the annotation.
         expected: what is expected there.
         found: the value.
-        at: position of the error in a text, if known.
+        at: position of the error in the value, if it is a text and the position is known.
 
     Raises:
         MalformedError: always.
@@ -62,7 +63,7 @@ def parsed(value: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        MalformedError: it is not JSON.
+        MalformedError: the text is not JSON.
     """
     try:
         return orjson.loads(value)
@@ -71,10 +72,10 @@ def parsed(value: str) -> Any:
 
 
 def as_object(value: Any, place: str = "") -> dict[str, Any]:
-    """Return a value that is a JSON object.
+    """Return a value as a JSON object.
 
     Raises:
-        MalformedError: it is none.
+        MalformedError: the value is not an object.
     """
     if not isinstance(value, dict):
         raise_malformed(place, "an object", value)
@@ -82,10 +83,10 @@ def as_object(value: Any, place: str = "") -> dict[str, Any]:
 
 
 def uuid(value: str, place: str = "") -> RawDeviceId:
-    """Return the device id of a GPU, a MIG instance or a replica, by its uuid.
+    """Return the device id for the uuid of a GPU, a MIG instance or a replica.
 
     Raises:
-        MalformedError: it is not such a uuid.
+        MalformedError: the text is not such a uuid.
     """
     if not UUID.fullmatch(value):
         raise_malformed(place, "a uuid of a GPU or MIG instance", value)
@@ -93,10 +94,10 @@ def uuid(value: str, place: str = "") -> RawDeviceId:
 
 
 def whole(value: object, place: str = "") -> int:
-    """Return an integer from 0, written as a number or as a text.
+    """Return an integer from 0 to 9999999, written as a number or as a text.
 
     Raises:
-        MalformedError: it is not such a number, or too large.
+        MalformedError: the value is not such an integer.
     """
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**7:
         return value
@@ -122,5 +123,5 @@ def group_by_share(
 
 
 def percent(value: int) -> float | None:
-    """Return hundredths of a device as a share; None for 0 or less, or for more than 100."""
+    """Return hundredths of a device as a share; None for 0 or less, and for more than 100."""
     return value / 100 if 0 < value <= 100 else None

@@ -1,7 +1,7 @@
 """Device injection: which GPUs a container requests from the container runtime.
 
 The NVIDIA container toolkit uses CDI names first, then mounts with paths that name devices, then an
-environment variable. Device nodes are added to any of these; without them, device nodes count.
+environment variable. Device nodes count only if none of these names a GPU.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 from pipeline.model import RawDeviceId
 
 InjectionMethod: TypeAlias = Literal["cdi", "mounts", "env", "nodes"]
-"""How devices are named: by CDI names, paths of mounts, environment, or nodes under /dev."""
+"""How GPUs are named: by CDI names, paths of mounts, an environment variable, or device nodes."""
 
 ENV: Final = "NVIDIA_VISIBLE_DEVICES"
 """The variable that names a container's GPUs."""
@@ -38,10 +38,10 @@ class Injection:
     """The GPUs that a container requests.
 
     Attributes:
-        method: how they are named.
-        devices: in the order in which they are named, each once; with the scheme `cdi` for CDI
-            names, `minor` for device nodes, and `visible` for other names in the environment or in
-            mounts.
+        method: how the GPUs are named.
+        devices: the GPUs in the order in which they are named, each once. Their scheme is `cdi` for
+            CDI names, `minor` for device nodes, and `visible` for other names in the environment or
+            in mounts.
     """
 
     method: InjectionMethod
@@ -59,15 +59,15 @@ def requested_gpus(
     """Return the GPUs that a container requests, by the method with the highest precedence.
 
     Args:
-        env: its environment.
+        env: environment of the container.
         mounts: paths in the container at which something is mounted.
-        nodes: paths of device nodes in the container. A privileged container has all of them, so
-            that its nodes show nothing and must not be passed.
+        nodes: paths of device nodes in the container. Do not pass those of a privileged container:
+            it has all device nodes, so they do not show what it requests.
         cdi: CDI names.
-        annotations: annotations of the container, some of which may have CDI names.
+        annotations: annotations of the container. Some may contain CDI names.
 
     Returns:
-        None if no method names a GPU. `all` names no GPU, because none was allocated.
+        The GPUs; None if no method names one. `all` names no GPU, because none was allocated.
     """
     methods: tuple[tuple[InjectionMethod, Iterable[RawDeviceId]], ...] = (
         ("cdi", chain(_by_names(cdi), *(gpus for _, gpus in annotated_gpus(annotations or {})))),
@@ -82,7 +82,7 @@ def requested_gpus(
 
 
 def gpu_by_cdi(name: str) -> RawDeviceId | None:
-    """Return the GPU that a CDI name names; None if it names another kind of device, or all."""
+    """Return the GPU that a CDI name means; None for another kind of device, and for all GPUs."""
     parts = _CDI.fullmatch(name)
     if parts is None:
         return None
@@ -92,7 +92,7 @@ def gpu_by_cdi(name: str) -> RawDeviceId | None:
 
 
 def annotated_gpus(annotations: Mapping[str, str]) -> Iterator[tuple[str, tuple[RawDeviceId, ...]]]:
-    """Yield annotations with CDI names of GPUs, and these GPUs, sorted by key."""
+    """Yield the keys of annotations with CDI names of GPUs, sorted, each with its GPUs."""
     for key, value in sorted(annotations.items()):
         if key.startswith(_ANNOTATIONS):
             found = tuple(dict.fromkeys(_by_names(name.strip() for name in value.split(","))))

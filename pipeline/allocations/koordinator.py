@@ -26,7 +26,8 @@ _SHARES: Final = (
     "koordinator.sh/gpu-memory-ratio",
     "kubernetes.io/gpu-memory-ratio",
 )
-"""Resources that define the share, also under their names before 1.0; cores come first."""
+"""Resources that define the share, also under their names before 1.0. The first one with a valid
+share is used."""
 _QUANTITY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(m|k|)")
 _UNITS: Final = {"m": Fraction(1, 1000), "k": Fraction(1000), "": Fraction(1)}
 
@@ -44,7 +45,7 @@ def minors(annotation: str) -> dict[int, str]:
     """Return N of each `/dev/nvidiaN` of a pod, in the order of the annotation.
 
     Returns:
-        By number the uuid of the same entry, empty if it has none.
+        By N, the uuid in the same entry; empty if the entry has none.
 
     Raises:
         MalformedError: the annotation cannot be read, a GPU has no minor number, or one number has
@@ -90,7 +91,7 @@ def _device(gpu: dict[str, Any], place: str) -> RawDeviceId:
 
 
 def _share(resources: dict[str, Any], place: str) -> float | None:
-    """Return the share of the GPU; None if there is only an amount of memory in bytes."""
+    """Return the share of the GPU; None if no resource defines a valid share."""
     for resource in _SHARES:
         if (amount := resources.get(resource)) is not None:
             written = str(amount) if isinstance(amount, str | int | float) else ""

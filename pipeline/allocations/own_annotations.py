@@ -1,8 +1,9 @@
-"""Annotations of a pod that podgpu itself wrote, which must not be read as a scheduler's claims.
+"""Annotations of a pod that podgpu wrote, which must not be read as a scheduler's claims.
 
-podgpu writes a mark (`podgpu.io/wrote`) with exactly the values that it has written. A value is
-podgpu's only as long as it equals the value in the mark; if a user changes it, it is the user's.
-Whoever creates a pod can also write a mark, so the mark only covers what podgpu could have written.
+podgpu writes a mark (`podgpu.io/wrote`) that repeats exactly the values that it has written. A
+value is podgpu's only as long as it equals the value in the mark; if a user changes the value, it
+is the user's. A user who creates a pod can also write a mark, so the mark is valid only for what
+podgpu could have written.
 """
 
 import re
@@ -34,9 +35,9 @@ def own_annotations(annotations: Mapping[str, object]) -> Mapping[str, str]:
     """Return the annotations that podgpu wrote, with their present values.
 
     Args:
-        annotations: all annotations of a pod, with values of any type. An unreadable mark covers
-            nothing. No mark covers what podgpu does not write: a key that is not the name of a
-            resource, or a value other than uuids separated by commas.
+        annotations: all annotations of a pod, with values of any type. An unreadable mark is
+            ignored. An entry of the mark is ignored if podgpu does not write such annotations: the
+            key is not the name of a resource, or the value is not uuids separated by commas.
     """
     mark = annotations.get(MARK)
     if not isinstance(mark, str):
@@ -58,10 +59,10 @@ def own_annotations(annotations: Mapping[str, object]) -> Mapping[str, str]:
 
 
 def mark_value(before: Mapping[str, str], changes: Mapping[str, str]) -> str:
-    """Return the mark's value after a change.
+    """Return the value of the mark after a change.
 
     Args:
-        before: podgpu's annotations before the change, see `own_annotations`.
-        changes: what is written now.
+        before: podgpu's annotations before the change, from `own_annotations`.
+        changes: the annotations that are written now.
     """
     return orjson.dumps({**before, **changes}, option=orjson.OPT_SORT_KEYS).decode()

@@ -1,7 +1,7 @@
 """Parses the text of a counters list into rows: `FIELD, type, help`, one per line.
 
-A list that dcgm-exporter accepts has the same meaning here. A line that it refuses is accepted if
-it can only have one meaning. This module does not know which fields exist.
+A list that dcgm-exporter accepts has the same meaning here. A line that dcgm-exporter rejects is
+accepted if it can only have one meaning. This module does not know which fields exist.
 """
 
 import re
@@ -35,7 +35,10 @@ class CsvRow:
 
 
 def read(text: str) -> Iterator[CsvRow | str]:
-    """Yield the rows of a list; the problem of each line that is no row, comment or blank."""
+    """Yield the rows of a list, and a text for each line that is no row, comment or blank.
+
+    The text describes the problem of the line.
+    """
     for number, line in enumerate(_BREAK.split(text.removeprefix("\ufeff")), 1):
         # A spreadsheet program may pad all lines with commas, including comments and empty lines.
         content = line.strip().rstrip(", \t")
@@ -44,7 +47,7 @@ def read(text: str) -> Iterator[CsvRow | str]:
 
 
 def _row(number: int, content: str) -> CsvRow | str:
-    """Return the row, or a text with the problem."""
+    """Return the row, or a text that describes the problem."""
     name = _CELL.match(content)
     kind = _CELL.match(content, name.end()) if name is not None else None
     if name is None or kind is None:

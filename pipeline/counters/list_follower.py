@@ -1,4 +1,4 @@
-"""Reads the counters list, logs its problems, and passes on each plan that results from it."""
+"""Reads the counters list, logs its problems, and passes on each new plan."""
 
 import asyncio
 import logging
@@ -14,17 +14,17 @@ DEFAULT_TEXT: Final = "podgpu reads its default fields instead"
 KEPT_TEXT: Final = "the previous list stays in use"
 
 Take: TypeAlias = Callable[[FieldPlan, bool], Awaitable[None]]
-"""Applies a plan; True if a user requested the read, and so expects a log message."""
+"""Applies a plan. The second argument is whether a user requested a reload, which is logged."""
 
 
 class CountersFollower:
-    """Reads and follows the list of one `counters` setting.
+    """Reads the list of one `counters` setting, and follows its changes.
 
     Args:
         setting: where the list is, and which fields are read in addition.
-        connect: opens a shared session with an API server.
+        connect: function that opens a session with an API server.
         log: the logger for problems.
-        count: counts a reload, by its result.
+        count: function that counts a reload by its result.
     """
 
     def __init__(
@@ -46,13 +46,14 @@ class CountersFollower:
         """Read the list for the first time.
 
         Args:
-            fallback: text for messages: what podgpu uses if there is no usable list.
+            fallback: what podgpu uses if there is no usable list, as text for messages.
 
         Returns:
-            The plan; None if no row of the list can be used, or if it is unavailable now.
+            The plan; None if no row of the list can be used, or if the list is not available now.
+            Without a configured list, the default plan.
 
         Raises:
-            ListUnavailableError: the list is required and cannot be read.
+            ListUnavailableError: podgpu cannot start without the list, and it cannot be read.
         """
         if self._origin is None:
             return default_plan(self._setting)
@@ -67,7 +68,11 @@ class CountersFollower:
         return await self._parse(self._origin, self._text, fallback)
 
     async def follow(self, take: Take) -> None:
-        """Pass on the plan each time the list changes, until cancelled."""
+        """Pass on the new plan each time the list changes, until cancelled.
+
+        A list that cannot be used is logged, and the previous plan stays valid. Returns immediately
+        if no list is configured.
+        """
         if self._origin is None:
             return
         with self._origin.watching:
@@ -79,7 +84,7 @@ class CountersFollower:
                     await take(plan, asked)
 
     def ask(self) -> bool:
-        """Read the list again, changed or not; return whether one is configured."""
+        """Request that the list is read again, changed or not; return whether one is configured."""
         if self._origin is None:
             return False
         self._asked = True

@@ -20,7 +20,7 @@ MAX_SIZE: Final = ByteSize.parse("1MiB")
 """The largest list that is read. A ConfigMap cannot be larger, and a list has a few kilobytes."""
 
 _POLL: Final = 10.0
-"""Seconds between checks of a file if no events arrive: network file systems, unusual mounts."""
+"""Seconds between checks of a file if there are no events, as on network file systems."""
 
 _SETTLE: Final = 0.2
 _UNSETTLED: Final = 2.0
@@ -32,7 +32,7 @@ _REQUEST_INTERVAL: Final = 60.0
 dcgm-exporter, which may only `get` the ConfigMap by name."""
 
 _TIMEOUT: Final = 10.0
-"""Seconds that the API server has for one response."""
+"""Seconds within which the API server must respond."""
 
 _KEY: Final = "metrics"
 
@@ -40,10 +40,10 @@ Connect: TypeAlias = Callable[[Path | None], AbstractAsyncContextManager[KubeApi
 
 
 class ListUnavailableError(Exception):
-    """The list cannot be read now; the text has the reason and the fix.
+    """The list cannot be read now. The text contains the reason and what to do.
 
     Attributes:
-        dedup_key: equal for errors that need to be logged only once in a row.
+        dedup_key: a key that is equal for errors of which only the first in a row is logged.
     """
 
     def __init__(self, text: str, kind: object = None) -> None:
@@ -52,15 +52,15 @@ class ListUnavailableError(Exception):
 
 
 def read_list(path: Path, *, orphan: bool = False) -> str:
-    """Read a list from a file. Blocking.
+    """Read a list from a file. Blocks.
 
     Args:
         path: the file.
-        orphan: accept a file that was replaced on the host, while the mount still shows the old
-            one.
+        orphan: whether to accept a file that was replaced on the host while the mount still shows
+            the old one.
 
     Raises:
-        ListUnavailableError: it cannot be read.
+        ListUnavailableError: the file cannot be read.
     """
     try:
         content = read_file(path, MAX_SIZE, None, orphan=orphan)
@@ -73,12 +73,12 @@ def read_list(path: Path, *, orphan: bool = False) -> str:
 
 
 class ListFile:
-    """A list in a file; all links and folders of its path are watched.
+    """A list in a file. All links and folders of its path are watched.
 
     Attributes:
         place: the file, for messages.
-        vital: podgpu does not start without it.
-        watching: entered while `wait` is used.
+        vital: whether podgpu needs the list to start.
+        watching: context manager to use around calls of `wait`.
     """
 
     vital = True
@@ -92,10 +92,10 @@ class ListFile:
         self._never_read = True
 
     async def read(self) -> str:
-        """Return the text of the list; later changes end `wait`.
+        """Return the text of the list. After that, `wait` returns when the file changes.
 
         Raises:
-            ListUnavailableError: it cannot be read.
+            ListUnavailableError: the file cannot be read.
         """
         self._watcher.forget()
         self._asked = False
@@ -109,7 +109,10 @@ class ListFile:
         return text
 
     async def wait(self) -> None:
-        """Wait for a change, and then until the file does not change any more."""
+        """Wait for a change, and then until the file does not change any more.
+
+        Returns without a change at the first call, after `_POLL` seconds, and after `ask`.
+        """
         self._watcher.open()
         if not self._is_watched:
             self._is_watched = True
@@ -126,7 +129,7 @@ class ListFile:
                 return
 
     def ask(self) -> None:
-        """End `wait` immediately."""
+        """Let `wait` return immediately."""
         self._asked = True
         self._watcher.wake()
 
@@ -136,8 +139,8 @@ class ListConfigMap:
 
     Attributes:
         place: the ConfigMap, for messages.
-        vital: see `ListFile`.
-        watching: see `ListFile`.
+        vital: whether podgpu needs the list to start.
+        watching: context manager to use around calls of `wait`.
     """
 
     vital = False
@@ -157,7 +160,7 @@ class ListConfigMap:
         """Return the text of the list.
 
         Raises:
-            ListUnavailableError: it cannot be read.
+            ListUnavailableError: the ConfigMap cannot be read, or has no list.
         """
         self._asked.clear()
         self._pause = self._backoff.delay(0)
@@ -190,7 +193,7 @@ class ListConfigMap:
         return text
 
     async def wait(self) -> None:
-        """Wait until the next request is due."""
+        """Wait until the next request is due; earlier after an error, and after `ask`."""
         try:
             async with asyncio.timeout(self._pause):
                 await self._asked.wait()
@@ -198,7 +201,7 @@ class ListConfigMap:
             return
 
     def ask(self) -> None:
-        """End `wait` immediately."""
+        """Let `wait` return immediately."""
         self._asked.set()
 
 

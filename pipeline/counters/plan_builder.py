@@ -24,7 +24,7 @@ from pipeline.fields import (
 _TYPES: Final = ("gauge", "counter", "label")
 _UNSUPPORTED_TYPES: Final = ("histogram", "summary")
 _CUTOFF: Final = 0.9
-"""Similarity at which a name counts as misspelt: most of DCGM's names have half in common."""
+"""Similarity from which a name counts as misspelt. Most of DCGM's names are half identical."""
 
 _MAX_LISTED: Final = 100
 _LONGEST_GUESSED: Final = 64
@@ -35,8 +35,8 @@ class Reading:
     """The result of reading a list.
 
     Attributes:
-        plan: None if no row of the list can be used; then the list is refused.
-        complaints: why rows are skipped, in order of their lines.
+        plan: the plan; None if no row of the list can be used.
+        complaints: why rows are skipped, in the order of their lines.
     """
 
     plan: FieldPlan | None
@@ -50,7 +50,10 @@ def default_plan(setting: Counters) -> FieldPlan:
 
 
 def planned(text: str, setting: Counters) -> Reading:
-    """Parse a list and make its plan; never raises. The first row of a name or field is used."""
+    """Parse a list and build its plan. If rows repeat a name or field, the first one is used.
+
+    Never raises an exception.
+    """
     rows: list[Row] = []
     labels: list[LabelRow] = []
     complaints: list[str] = []
@@ -100,10 +103,10 @@ def _plan(
 
 
 def _renamed(rows: list[Row], names: set[str]) -> list[Row]:
-    """Return rows for fields whose default metric name is taken by a row of another field.
+    """Return rows for fields whose default metric name is used by a row of another field.
 
-    In DCGM, a rate and its counter share a name. If the list has one of them under that name, the
-    other one gets podgpu's name.
+    In DCGM, a rate and its counter share a name. If the list has one of the two fields under that
+    name, the other field gets podgpu's name.
     """
     taken = {row.metric for row in rows}
     others = names - {row.field.name for row in rows}
@@ -115,7 +118,7 @@ def _renamed(rows: list[Row], names: set[str]) -> list[Row]:
 
 
 def _field(row: CsvRow, *, guess: bool) -> Field | str:
-    """Return the field that a row means, or a text with the problem of the row."""
+    """Return the field that a row means, or a text that describes the problem of the row."""
     found = list(called(row.name))
     if not found:
         reason = unavailable_reason(row.name)
@@ -149,12 +152,14 @@ def _shown_name(name: str) -> str:
 
 
 def warning(place: str, reading: Reading, fallback: str) -> str:
-    """Return one text that lists all skipped rows of a list, with reasons.
+    """Return a text that lists the skipped rows of a list, with the reasons.
+
+    Only the first `_MAX_LISTED` of them are listed.
 
     Args:
         place: the file or ConfigMap of the list.
         reading: the result of reading the list.
-        fallback: what podgpu uses instead if no row of the list can be used.
+        fallback: what podgpu does instead if no row of the list can be used, as text.
 
     Returns:
         A text of several lines; empty if there are no problems.

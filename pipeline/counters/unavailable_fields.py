@@ -87,7 +87,7 @@ ABSENT: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
     }
 )
-"""Reason and alternative by name. The lists of dcgm-exporter contain the first six; those of
+"""Reason and alternative, by name. The lists of dcgm-exporter contain the first six names. Those of
 4.6.0-4.8.3 and newer also contain the counts of cycles, in comments."""
 
 _FAMILIES: Final = (
@@ -103,7 +103,10 @@ _FAMILIES: Final = (
 
 
 def unavailable_reason(name: str) -> str:
-    """Return why a field of DCGM is not available, and the alternative; "" for other names."""
+    """Return why a field of DCGM is not available, and the alternative; "" for other names.
+
+    The text has no alternative if there is none.
+    """
     if name in ABSENT:
         reason, instead = ABSENT[name]
         return f"is not available: {reason}; {instead}"

@@ -1,9 +1,9 @@
 """Render the labels of a device, its holders and their pods, and the families that describe both.
 
-Readings of a device with one holder carry the holder's labels. Readings of a device with several
-holders carry none: they describe the whole device, and a copy for each holder would make sums
-wrong. `podgpu_device_holder_info` lists the holders, for joins in PromQL. Copies for each holder
-are an option.
+Readings of a device with one holder have the labels of that holder. Readings of a device with
+several holders have none: they describe the whole device, and a copy for each holder would make
+sums wrong. `podgpu_device_holder_info` lists the holders, for joins in PromQL. With the option
+`sharing: copies`, there is a copy for each holder.
 """
 
 import re
@@ -30,8 +30,8 @@ from pipeline.model import (
 _INVALID = re.compile(r"[^a-zA-Z0-9_]")
 
 DCGM_ONLY = frozenset({"pci_bus_id", "modelName"})
-"""Labels of dcgm-exporter that podgpu's own families do not have. `podgpu_device_info` has them
-once, under names that follow Prometheus' conventions."""
+"""Labels of dcgm-exporter that podgpu's own families do not have. `podgpu_device_info` has the same
+values once, under names that follow Prometheus' conventions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Rendered:
     Attributes:
         device_labels: labels that identify the device, as in dcgm-exporter.
         own_labels: labels that identify the device in podgpu's own families.
-        holder_labels: labels that identify the container, with a comma in front; one entry for each
-            series that a reading makes.
+        holder_labels: labels that identify the container, with a comma in front. A reading has one
+            series for each entry.
         pod_label_names: names in `holder_labels` that come from pod labels or annotations.
         lines: lines of the families in `INFO_FAMILIES`, by family.
-        since: labels of `podgpu_device_holder_since_timestamp_seconds`, each with the time: its
-            value changes when the wall clock is set.
+        since: labels of a line of `podgpu_device_holder_since_timestamp_seconds`, each with the
+            time. The line's value is not rendered: it changes when the wall clock is set.
     """
 
     device_labels: bytes
@@ -58,7 +58,7 @@ class Rendered:
 
 
 class LabelCache:
-    """Render each attribution once, and keep the result as long as the attribution exists.
+    """Renders each attribution once, and keeps the result as long as the attribution exists.
 
     Args:
         naming: label names, and which optional labels to add.
@@ -123,7 +123,7 @@ def _render(attribution: Attribution, naming: PageNaming) -> Rendered:
 def _shown_holders(
     holders: Sequence[Holder], naming: PageNaming
 ) -> Iterator[tuple[Holder | None, str]]:
-    """Yield (holder, replica) for each copy of a reading; without copies, only one pair."""
+    """Yield (holder, replica) for each copy of a reading; without copies, yield one pair."""
     if naming.options.sharing == "info" or not holders:
         yield only_holder(holders), ""
         return
@@ -137,8 +137,9 @@ def _holder_labels(
 ) -> list[tuple[str, str]]:
     """Return the labels that identify a container, and the optional labels of its pod.
 
-    Without a holder the labels are empty rather than absent. Otherwise a scraper with
-    `honor_labels` would set them to podgpu's own pod.
+    Without a holder the labels have empty values. If they were missing, a scraper with
+    `honor_labels` would set them to podgpu's own pod. Without the option `containers` there are no
+    labels.
     """
     if not naming.options.containers:
         return []
@@ -162,7 +163,7 @@ def _holder_info_labels(holder: Holder | Access, naming: PageNaming) -> Iterable
 
 
 def base(device: Device, naming: PageNaming) -> Iterable[tuple[str, str]]:
-    """Yield the labels that identify a device, in the order of the page."""
+    """Yield the labels that identify a device and the node, in the order of the page."""
     mig, model = device.mig, device.model
     yield "gpu", _text(device.index)
     yield naming.names.uuid, device.gpu_uuid
@@ -188,7 +189,7 @@ def details(device: Device) -> Iterable[tuple[str, str]]:
 
 
 def facts(device: Device) -> Mapping[str, str]:
-    """Return the constant text fields in the order of the catalogue; empty where unknown."""
+    """Return the constant texts of a device in the order of the catalogue; empty where unknown."""
     known = dict(device.facts)
     known.setdefault("driver_version", device.driver)
     known.setdefault("name", device.model)
@@ -239,8 +240,8 @@ def _metadata_pairs(
     """Return a pod's labels and annotations under valid Prometheus label names.
 
     The names are the same in all families. If several originals map to one name, each of them gets
-    a checksum of the original as suffix. Otherwise it would depend on the other labels which one
-    keeps the plain name.
+    a checksum of the original as suffix. Otherwise the name of a label would depend on the other
+    labels of the pod.
     """
     prefixes = (naming.options.pod_label_prefix, "annotation_")
     originals = (pod.labels, pod.annotations)

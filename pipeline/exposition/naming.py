@@ -17,7 +17,7 @@ class LabelNames:
     """Label names that differ between releases of dcgm-exporter.
 
     Attributes:
-        first_metrics: use the metric names of dcgm-exporter 1.x.
+        first_metrics: whether to use the metric names of dcgm-exporter 1.x.
     """
 
     uuid: str = "UUID"
@@ -55,14 +55,15 @@ class PageNaming:
         options: the configured options.
         names: label names that depend on the option `labels`.
         facts: (label, constant field) pairs that are added to every series with a DCGM name.
-        fixed: all label names that a reading can have, except those of pod labels and attributes.
-        node: the node's name.
+        fixed: all label names that a reading can have, except names of pod labels and of fields'
+            attributes.
+        node: name of the node.
 
     Args:
         options: the configured options.
-        plan: the fields on the page. A label row is ignored if its label is malformed or already in
+        plan: the fields on the page. A label row is ignored if its label is invalid or already in
             use.
-        node: the node's name.
+        node: name of the node.
     """
 
     def __init__(self, options: PageOptions, plan: FieldPlan, node: str) -> None:
@@ -81,17 +82,17 @@ class PageNaming:
         self._reserved = self.fixed | attrs
 
     def metric(self, row: Row) -> str:
-        """Return the name of a field's family."""
+        """Return the name of the metric family of a row."""
         first = row.field.dcgm_1x if self.names.first_metrics else ""
         return row.metric or first or row.field.metric
 
     @staticmethod
     def is_own(metric: str) -> bool:
-        """Whether a family has a podgpu name, labels and base units, rather than DCGM's."""
+        """Whether a metric family has podgpu's prefix, and so podgpu's labels and base units."""
         return metric.startswith(_OWN)
 
     def help_text(self, row: Row) -> str:
-        """Return the help text of a field's family, with DCGM's unit where DCGM's name is used."""
+        """Return the help text of a row's metric family; it names DCGM's unit if DCGM's is used."""
         field = row.field
         if row.help or not field.dcgm_unit or self.is_own(self.metric(row)):
             return row.help or field.help
@@ -99,14 +100,14 @@ class PageNaming:
 
     @property
     def on_node(self) -> tuple[tuple[str, str], ...]:
-        """The label with the node's name; empty if it is disabled."""
+        """The label with the node's name; empty if the option `hostname` is off."""
         return ((self.names.hostname, self.node),) if self.options.hostname else ()
 
     def unused_label_name(self, name: str) -> str:
-        """Return a name for a pod label that does not collide with the other labels.
+        """Return a name for a pod label that is different from the names of the other labels.
 
         Args:
-            name: letters, digits and underscores.
+            name: the preferred name, of letters, digits and underscores.
         """
         if not name or name[0].isdigit():
             name = f"_{name}"

@@ -2,7 +2,7 @@
 
 A template is built once per layout, and filled with values once per snapshot. Between two snapshots
 with the same layout only the values change. Therefore a template is a list in which every second
-item is a value. A page needs only one slice assignment and one join.
+item is a value. To build a page takes only one slice assignment and one join.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,9 +51,9 @@ class PageRenderer:
 
     Args:
         options: options of the page.
-        plan: fields on the page; others are left out.
-        node: the node's name.
-        meter: counts readings without a finite value, once per snapshot.
+        plan: fields on the page; other fields are left out.
+        node: name of the node.
+        meter: meter of the sink, which counts readings without a finite value once per snapshot.
     """
 
     def __init__(self, options: PageOptions, plan: FieldPlan, node: str, meter: Meter) -> None:
@@ -73,7 +73,7 @@ class PageRenderer:
         self._values = None
 
     def body(self, form: Format) -> bytes:
-        """Return the page without its tail. Each call builds it again."""
+        """Return the page without its tail; empty before the first snapshot. Not cached."""
         snapshot = self._snapshot
         if snapshot is None:
             return b""
@@ -97,8 +97,8 @@ class PageTemplate:
 
     Args:
         layout: the series and attributions to show.
-        now: time of the snapshot; it sets the offset between the monotonic and the wall clock.
-        plan: fields on the page; others are left out.
+        now: time of the snapshot, from which the offset of the wall clock is taken.
+        plan: fields on the page; other fields are left out.
         cache: the rendered labels of attributions.
     """
 
@@ -143,7 +143,7 @@ class PageTemplate:
             if with_code:
                 self._codes.append((start, len(lines)))
         self._lines = lines
-        # The index of the reading of each line; None if the two correspond one to one.
+        # For each line, the index of its reading; None if line and reading correspond one to one.
         self._reading_of_line = (
             [at for at in range(stop) for _ in range(line_counts.get(at, 1))]
             if line_counts
@@ -163,15 +163,17 @@ class PageTemplate:
         self._templates: dict[Format, list[bytes]] = {}
 
     def fits(self, snapshot: Snapshot) -> bool:
-        """Whether the template is valid for a snapshot: same layout, same wall clock offset."""
+        """Whether the template is valid for a snapshot: same layout, and same wall clock offset."""
         clock_offset_ns = snapshot.at.wall_ns - snapshot.at.mono_ns
         return self.layout is snapshot.layout and self._clock_offset_ns == clock_offset_ns
 
     def format_values(self, readings: Sequence[Reading]) -> tuple[list[bytes], int]:
-        """Return the values as text, and how many are not finite numbers. Those texts are empty.
+        """Return the values as texts, and the number of texts that are empty.
+
+        The text of a value that is not a finite number is empty.
 
         Args:
-            readings: in the order of the layout's series.
+            readings: the readings, in the order of the layout's series.
         """
         picked = (
             readings
@@ -189,12 +191,12 @@ class PageTemplate:
         return numbers, gaps
 
     def body(self, form: Format, numbers: list[bytes], gaps: int) -> bytes:
-        """Return the page without podgpu's own metrics.
+        """Return the lines of the layout, without topology, usage and podgpu's own metrics.
 
         Args:
             form: the exposition format.
-            numbers: from `format_values`.
-            gaps: how many of them are empty.
+            numbers: the texts from `format_values`.
+            gaps: number of empty texts.
         """
         template = self._templates.get(form)
         if template is None:
@@ -248,11 +250,11 @@ def _resources(resources: Mapping[str, ResourceCount]) -> Iterator[bytes]:
 
 
 def _attrs(attrs: Attrs, naming: PageNaming, extra: frozenset[str]) -> bytes | None:
-    """Return attributes as labels after a comma; None if a name is malformed or not unique.
+    """Return attributes as labels after a comma; None if a name is invalid or not unique.
 
     Args:
-        attrs: of a series.
-        naming: knows the reserved names.
+        attrs: attributes of a series.
+        naming: the names on the page, for the reserved names.
         extra: further reserved names.
     """
     names = {name for name, _ in attrs}

@@ -1,6 +1,6 @@
 """The two exposition formats: Prometheus text 0.0.4 and OpenMetrics 1.0.0.
 
-Sample lines are the same in both. Only the headers of families and the end of the page differ.
+Sample lines are the same in both. Only headers of families and the end of the page are different.
 """
 
 import math
@@ -15,7 +15,7 @@ from pipeline.base.telemetry import FamilyPoints
 Kind: TypeAlias = Literal["gauge", "counter", "summary"]
 
 _MAX_LENGTH = 1024
-"""Maximum number of characters of a label value; names in Kubernetes are shorter."""
+"""Maximum number of characters of a label value, which is cut. Names in Kubernetes are shorter."""
 
 _INTEGER_LIMIT = 1e15
 """Whole floats below this limit are written as integers, without loss."""
@@ -45,8 +45,8 @@ def labels(pairs: Iterable[tuple[str, str]]) -> bytes:
     """Return `name="value"` pairs separated by commas, with escaped values.
 
     Control characters are replaced, see `pipeline.base.safe_text.without_control_characters`:
-    Prometheus' scanner takes a zero byte for the end of the page, and terminals interpret others.
-    Label values must also be valid UTF-8.
+    Prometheus' scanner takes a zero byte for the end of the page, and terminals interpret other
+    control characters. Characters that are not valid in UTF-8 are replaced too.
     """
     text = ",".join(
         f'{name}="{without_control_characters(value[:_MAX_LENGTH]).translate(_ESCAPES)}"'
@@ -68,11 +68,11 @@ def number(value: int | float) -> bytes | None:
 
 @lru_cache(maxsize=512)
 def header(form: Format, name: str, kind: Kind, about: str) -> bytes:
-    """Return the lines before a family's samples.
+    """Return the HELP and TYPE lines of a family.
 
     OpenMetrics requires the suffix `_total` on the samples of a counter, but not on the family.
     DCGM's counters have no `_total`. In OpenMetrics they get the type `unknown`, so that they keep
-    the name that existing queries use.
+    the names that existing queries use.
     """
     about = without_control_characters(about).translate(_HELP_ESCAPES)
     shown: str = kind
@@ -87,8 +87,8 @@ def header(form: Format, name: str, kind: Kind, about: str) -> bytes:
 def tail(form: Format, families: Iterable[FamilyPoints]) -> bytes:
     """Return podgpu's own metrics and the last line of the page.
 
-    They are rendered at each scrape. Ages of sources must grow between snapshots. Otherwise a dead
-    source would look as fresh as it was when it died.
+    These metrics are rendered at each scrape, because the ages of sources must grow between
+    snapshots. Otherwise the reports of a dead source would look fresh.
     """
     parts: list[bytes] = []
     for family, points in families:

@@ -1,7 +1,7 @@
 """The families that describe how the GPUs of the node are connected, and which groups are free.
 
 A group is a node of the topology tree with several GPUs, at any level, or an NVLink domain
-(`level="nvlink"`). Its name is the list of its GPU indexes, such as `0-3`.
+(`level="nvlink"`). Its name lists the indexes of its GPUs, such as `0-3`.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _NVLINK: Final = "nvlink"
 
 
 class TopologyFamilies:
-    """Render the topology and the free GPUs when they change.
+    """Renders the topology and the free GPUs when they change.
 
     Args:
         naming: label names, and which optional labels to add.
@@ -97,7 +97,7 @@ def _points(
 
 
 def group_name(topology: Topology, mask: int) -> str:
-    """Return a group's name, such as `0-3,6`. GPUs without an index are listed by UUID."""
+    """Return a group's name, such as `0-3,6`. GPUs without an index are named by UUID."""
     cards = [topology.cards[number] for number in bits(mask)]
     known = ranges(card.index for card in cards if card.index is not None)
     return ",".join([*([known] if known else []), *(c.uuid for c in cards if c.index is None)])

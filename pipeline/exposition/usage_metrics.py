@@ -1,9 +1,9 @@
 """The usage metrics: how to read their values from the accounts, and their lines on the page.
 
-All sinks use this table. Accounts count in integers (bytes, nanoseconds, millijoules); the divisor
-converts them to the unit of the metric. The lines are rendered once for each usage sample, not for
-each round of readings. Values are exact decimals, so that the parts on the page add up to the
-total.
+All sinks use this table. Accounts count in integers (bytes, nanoseconds, millijoules), which are
+divided by a divisor to get the unit of the metric. The lines are rendered once for each usage
+sample and layout, not for each round of readings. Values are exact decimals, so that the parts on
+the page add up to the total.
 """
 
 from collections import Counter
@@ -37,9 +37,10 @@ class Quantity(Generic[Account]):
         metric: name of the metric in Prometheus.
         kind: type of the metric.
         about: help text, one sentence.
-        value: return the value of an account; None if it is unknown.
-        divisor: the value divided by this is in the unit of the metric.
-        of_time: the value counts time. A GPU with MIG instances does not have it.
+        value: function that returns the value of an account; None if it is unknown.
+        divisor: divide the value by this number to get the unit of the metric.
+        of_time: whether the value counts held, free or accounted time. A GPU with MIG instances
+            does not have such a metric.
     """
 
     metric: str
@@ -89,8 +90,8 @@ CONTAINER_XIDS: Final[Quantity[ContainerUsage]] = Quantity(
     "XID errors on the device while the container held or used it; no series before the first.",
     lambda used: sum(count for _, count in used.xids),
 )
-"""XID errors of a container on a device. Sinks split them by code, the label `xid`. A code that
-never occurred has no sample."""
+"""XID errors of a container on a device. Sinks split the errors by code, in the label `xid`. A code
+that never occurred has no sample."""
 
 DEVICE: Final[tuple[Quantity[DeviceUsage], ...]] = (
     Quantity(
@@ -155,7 +156,8 @@ def accounts(
     """Yield the usage account of each known device, and the metrics to show for it.
 
     A GPU with MIG instances is held through its instances, so its own held and free time have no
-    meaning. The metrics with `of_time` are left out for it.
+    A GPU with MIG instances is held through its instances, so held and free time of the GPU have no
+    meaning. The metrics with `of_time` are left out for such a GPU.
 
     Args:
         snapshot: the snapshot to read; it may have no usage.
@@ -184,7 +186,7 @@ class UsageFamilies:
         self._cache = cache
         self._naming = cache.naming
         no_holder = ((name, "") for name in self._naming.names.holder)
-        # Empty rather than absent: a scraper with honor_labels would add podgpu's own pod.
+        # Empty values: a scraper with honor_labels would set missing labels to podgpu's pod.
         self._unattributed_labels = (
             b"," + labels(no_holder) if self._naming.options.containers else b""
         )

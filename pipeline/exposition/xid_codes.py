@@ -51,7 +51,7 @@ def xid_labels(code: bytes) -> bytes:
     """Return the end of a sample line for an XID code: its two labels, and the code as value.
 
     Args:
-        code: a number as text. From a page that was read, an integer may have the form `79.0`.
+        code: the code as text. A value that was read from another page may have the form `79.0`.
     """
     code = code.removesuffix(b".0")
     text = XIDS.get(int(code), UNKNOWN) if code.isdigit() else UNKNOWN

@@ -9,19 +9,19 @@ class Tier(Enum):
     """How often a field is read; it depends on the cost of reading it."""
 
     FAST = "fast"
-    """At each `interval`: the driver has the value cached and returns it within microseconds."""
+    """Read at each `interval`: the driver returns a cached value within microseconds."""
 
     SLOW = "slow"
-    """At each `slow_interval`: costs 0.1 ms or more, or the value hardly ever changes."""
+    """Read at each `slow_interval`: a read takes 0.1 ms or more, or the value rarely changes."""
 
     EVENT = "event"
     """Reported by the driver when it happens, and repeated at each `slow_interval`."""
 
     ONCE = "once"
-    """Never changes while the driver is loaded: read once when the GPU is opened."""
+    """Read once when the GPU is opened: the value never changes while the driver is loaded."""
 
     DERIVED = "derived"
-    """Calculated by podgpu without an NVML call of its own."""
+    """Calculated by podgpu without a separate NVML call."""
 
 
 Group: TypeAlias = Literal[
@@ -35,26 +35,28 @@ class Field:
     """A quantity that podgpu can read.
 
     Attributes:
-        name: podgpu's name, which ends with the unit if there is one; also the key in JSON lines.
-        unit: unit of the value in podgpu's model.
+        name: podgpu's name, which ends with the unit if there is one. It is also the key in JSON
+            lines.
+        unit: unit of the value in podgpu.
         help: one sentence for the HELP line, without abbreviations of units.
-        call: the NVML call that returns it, with the id of a field value or GPM metric.
-        type: a counter never decreases unless the driver is reset; a label is a text in
+        call: the NVML call that returns the value, with the id of a field value or GPM metric.
+        type: a counter never decreases unless the driver is reset. A label is a text in
             `Device.facts` and has no series.
-        tier: how often it is read.
-        group: the group by which it can be selected.
-        dcgm: its name in DCGM; empty if DCGM does not have it.
-        dcgm_1x: its name in dcgm-exporter 1.x; empty if that did not have it.
-        aliases: further names by which it can be selected: names of DCGM 4.6 and newer for the
-            same value, and names that another field has too. Then the type of the row decides.
-        dcgm_divisor: the model's value divided by this is in DCGM's unit.
-        dcgm_unit: DCGM's unit if it differs from the model's.
-        otel: the name in OpenTelemetry's semantic conventions; empty if they have none.
-        otel_attrs: attributes that belong to that name.
-        otel_divisor: the model's value divided by this is in OpenTelemetry's unit.
-        attrs: names of the attributes of its readings.
-        mig: whether the driver reports it for a MIG instance.
-        since: the first architecture that has it; empty for all architectures.
+        tier: how often the field is read.
+        group: the group by which the field can be selected.
+        dcgm: name in DCGM; empty if DCGM does not have the field.
+        dcgm_1x: name in dcgm-exporter 1.x; empty if that did not have the field.
+        aliases: further names by which the field can be selected: names of DCGM 4.6 and newer for
+            the same value, and names that another field has too. In that case the type of the row
+            in the counters list decides.
+        dcgm_divisor: divide podgpu's value by this number to get DCGM's unit.
+        dcgm_unit: DCGM's unit; empty if it is podgpu's unit.
+        otel: name in OpenTelemetry's semantic conventions; empty if they do not have the field.
+        otel_attrs: attributes that belong to the name in `otel`.
+        otel_divisor: divide podgpu's value by this number to get OpenTelemetry's unit.
+        attrs: names of the attributes of the field's readings.
+        mig: whether the driver reports the field for a MIG instance.
+        since: the first GPU architecture that has the field; empty for all architectures.
     """
 
     name: str
@@ -78,15 +80,15 @@ class Field:
 
     @property
     def metric_unit(self) -> str:
-        """Unit of the metric family: DCGM's if it differs from the model's."""
+        """Unit of the metric family: DCGM's unit if it is different, else podgpu's."""
         return self.dcgm_unit or self.unit
 
     @property
     def metric(self) -> str:
-        """Name of the metric family in Prometheus' text format: DCGM's, or else podgpu's."""
+        """Name of the metric family in Prometheus' text format: DCGM's name, or else podgpu's."""
         return self.dcgm or self.podgpu_metric
 
     @property
     def podgpu_metric(self) -> str:
-        """The metric family's name with podgpu's prefix, and `_total` for counters."""
+        """Name of the metric family with podgpu's prefix, and with `_total` for counters."""
         return f"podgpu_{self.name}_total" if self.type == "counter" else f"podgpu_{self.name}"

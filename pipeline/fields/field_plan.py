@@ -1,7 +1,7 @@
 """The catalogue of fields, in the order of the metrics page, and the plan.
 
-A plan says which fields are read and exported, and under which names. The tier of a field depends
-on the cost of reading it, measured on H100 cards: `docs/fields.md`.
+A plan says which fields are read and exported, and under which names. How often a field is read
+depends on the cost of a read, which was measured on H100 cards: `docs/fields.md`.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from pipeline.fields.statistics_fields import STATISTICS
 from pipeline.fields.utilization_fields import WORK
 
 CATALOGUE: Final = (*BOARDS, *WORK, *MEMORY, *FAULTS, *LINKS, *PROFILING, *STATISTICS)
-"""All fields that have series; not labels."""
+"""All fields that have series. Fields of the type `label` are in `LABELS`."""
 
 _BY_NAME: Final = {field.name: field for field in (*CATALOGUE, *LABELS)}
 
@@ -35,7 +35,7 @@ def _called() -> Mapping[str, Sequence[Field]]:
 
 
 _CALLED: Final = _called()
-"""Fields by any of their names, because a list may have many rows to look up."""
+"""Fields by each of their names. A table, because a list may have many rows to look up."""
 
 
 def by_name(name: str) -> Field | None:
@@ -44,9 +44,9 @@ def by_name(name: str) -> Field | None:
 
 
 def called(name: str) -> Iterator[Field]:
-    """Yield the fields that have a name in podgpu, DCGM, dcgm-exporter 1.x or as a metric.
+    """Yield the fields with a name in podgpu, DCGM or dcgm-exporter 1.x, or of a metric family.
 
-    Two fields can share a name, as a rate and its counter do in DCGM. Their types differ.
+    Two fields can share a name, as a rate and its counter do in DCGM. Their types are different.
     """
     yield from _CALLED.get(name, ())
 
@@ -65,9 +65,9 @@ def all_words() -> tuple[str, ...]:
 
 
 def chosen(word: str) -> tuple[Field, ...]:
-    """Return the fields that a word selects; none if it is not in `all_words`.
+    """Return the fields that a word selects; no fields if the word is not in `all_words`.
 
-    If two fields share a name, DCGM's first field of that name is selected.
+    If two fields share a name, the field that does not have it as an alias is selected.
     """
     if word == EVERYTHING:
         return CATALOGUE
@@ -90,9 +90,9 @@ class Row:
 
     Attributes:
         field: the field.
-        metric: name of its metric family; empty for the default.
-        type: type of its metric family; empty for the field's type.
-        help: its HELP line; empty for the field's help.
+        metric: name of the metric family; empty for the default name.
+        type: type of the metric family; empty for the field's type.
+        help: text of the HELP line; empty for the field's help.
     """
 
     field: Field
@@ -115,12 +115,12 @@ class LabelRow:
 
 
 class FieldPlan:
-    """The selected fields, in catalogue order. Samplers and sinks use the same plan.
+    """The selected fields, in the order of the catalogue. Samplers and sinks use the same plan.
 
     Args:
-        names: names of the fields; None, without `rows`, for the default fields.
+        names: names of the fields. None selects the default fields if there are no `rows`.
         rows: fields in addition to `names`, with the way to export them; at most one per field.
-        labels: texts that all series have as labels.
+        labels: constant texts that all series with DCGM's names have as labels.
     """
 
     def __init__(
@@ -163,10 +163,10 @@ class FieldPlan:
         return self._rows.get(name)
 
     def any_of(self, *names: str) -> bool:
-        """Return whether a field of these is selected, so that their common call is needed."""
+        """Return whether one of these fields is selected, so that their common call is needed."""
         return not self._rows.keys().isdisjoint(names)
 
 
 def in_group(group: str) -> tuple[str, ...]:
-    """Return the names of a group's fields."""
+    """Return the names of a group's fields that have series."""
     return tuple(field.name for field in CATALOGUE if field.group == group)

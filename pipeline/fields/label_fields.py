@@ -1,17 +1,17 @@
-"""Fields of type label: constant texts in `Device.facts`, without series."""
+"""Fields of the type `label`: constant texts in `Device.facts`, without series."""
 
 from pipeline.fields.field import Field, Tier
 
 
 def _text(name: str, call: str, about: str, dcgm: str = "", *renamed: str) -> Field:
-    """Return a field.
+    """Return a field of the type `label`.
 
     Args:
         name: podgpu's name.
-        call: the NVML call.
-        about: one sentence.
-        dcgm: the name in DCGM without its prefix; empty if DCGM does not have it.
-        renamed: its name in newer releases of DCGM, without the prefix.
+        call: name of the NVML call, without the prefix.
+        about: one sentence for the documentation.
+        dcgm: name in DCGM without its prefix; empty if DCGM does not have the field.
+        renamed: names in newer releases of DCGM, without the prefix.
     """
     return Field(
         name,

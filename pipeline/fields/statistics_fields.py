@@ -1,7 +1,7 @@
 """Fields of statistics between two readings: minimum, mean and maximum of the driver's samples.
 
-The driver samples some values many times a second into a buffer. A peak of a tenth of a second is
-missed by a reading every fifteen seconds, but not by the maximum.
+The driver samples some values many times a second into a buffer. A reading every fifteen seconds
+misses a peak of a tenth of a second, but the maximum of the samples contains it.
 """
 
 from typing import Final

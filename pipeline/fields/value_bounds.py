@@ -1,4 +1,4 @@
-"""Bounds for values of fields: a value outside of them is a fault of the reading."""
+"""Bounds for the values of fields. A value outside of them is a fault of the reading."""
 
 import math
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Final
 from pipeline.fields.field import Field
 
 _ANY: Final = (0.0, 9.2e18)
-"""Positive, and of no more than 63 bits."""
+"""0 or more, and of at most 63 bits."""
 
 _BY_UNIT: Final[Mapping[str, tuple[float, float]]] = {
     # A mean over many samples may be slightly above 1.
@@ -31,7 +31,7 @@ _BY_NAME: Final[Mapping[str, tuple[float, float]]] = {
 
 
 def possible(field: Field, value: float) -> bool:
-    """Return whether a value, in the field's unit, is possible; infinity and NaN are not."""
+    """Return whether a value, in podgpu's unit of the field, is possible; NaN is not."""
     least, most = _BY_NAME.get(field.name) or _BY_UNIT.get(field.unit, _ANY)
     return least <= value <= most
 
@@ -41,12 +41,12 @@ _BLANK64: Final = 0x7FFFFFFFFFFFFFF0
 _BLANK_FLOAT: Final = 1 << 47
 
 _BLANKS: Final = 16
-"""Number of values, from the blank one on, that mean no value: unknown, not found, not supported,
-not permitted, and reserved ones."""
+"""Number of consecutive values, from the blank one on, that mean no value: unknown, not found, not
+supported, not permitted, and reserved ones."""
 
 
 def is_blank(value: float) -> bool:
-    """Return whether a value of DCGM, or of an exporter that passes it on, means no value."""
+    """Return whether a value of DCGM, or of an exporter that passes it on, means "no value"."""
     return (
         not math.isfinite(value)
         or value >= _BLANK64

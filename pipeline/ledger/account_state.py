@@ -40,7 +40,7 @@ def load(device: str, text: str) -> DeviceUsage:
 
 
 def _is_in_range(item: Any, name: str = "") -> bool:
-    """Whether each number is within the limits of what podgpu can add up and write again."""
+    """Whether each number is within the limits that podgpu can add up and write again."""
     if isinstance(item, dict):
         return all(_is_in_range(value, key) for key, value in item.items())
     if isinstance(item, list):
@@ -53,7 +53,7 @@ def _is_in_range(item: Any, name: str = "") -> bool:
 
 
 def _is_consistent(usage: DeviceUsage) -> bool:
-    """Whether all parts sum to their totals, and names are unique."""
+    """Whether all parts sum to their totals, names are unique, and holdings are of this device."""
     containers = usage.containers
     totals = (
         (usage.elapsed_ns, usage.unheld_ns + usage.forgotten_held_ns, "held_ns"),
@@ -84,20 +84,20 @@ def to_current_clock(
 ) -> TotalsRestored:
     """Return accounts with their moments converted to the current monotonic clock.
 
-    All moments of an account are from one monotonic clock and are shifted by the same time, so
-    that lengths do not change. In the boot in which the account was written, this clock continues
-    and nothing is shifted. In another boot, the wall clock determines the age of the last sample;
-    if the wall clock was set back, the age is large enough that no moment is after now.
+    All moments of an account are from one monotonic clock and are shifted by the same time, so that
+    lengths do not change. If the account was written in the current boot, this clock continues and
+    nothing is shifted. In another boot, the wall clock determines the age of the last sample. If
+    the wall clock was set back, the age is large enough that no moment is after now.
 
-    A moment keeps its wall time unless the wall clock was set since. Then it gets the wall time
-    that fits its age.
+    A moment keeps its wall time unless the wall clock was set in between. Then it gets the wall
+    time that fits its age.
 
     Args:
         devices: the accounts.
-        now: now.
-        boots: the boot id with which each device's account was written; empty if unknown.
+        now: the current time.
+        boots: the boot id with which each account was written, by device; empty if unknown.
         boot: the current boot id; empty if unknown.
-        started: a moment before all accounts of this run; `now` by default. The last sample of an
+        started: a moment before all accounts of this run; default: `now`. The last sample of an
             account of another boot is before it.
     """
     converted: list[DeviceUsage] = []
@@ -127,7 +127,8 @@ def _moments(device: DeviceUsage) -> Iterator[int]:
 
 
 _STEP_NS: Final = NS // 2
-"""A wall time that differs by more than this means that the wall clock was set since."""
+"""Nanoseconds by which a wall time may differ from the expected one. A larger difference means that
+the wall clock was set in between."""
 
 
 def _shifted(value: Any, shift_ns: int, now: Instant) -> Any:

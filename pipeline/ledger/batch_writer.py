@@ -1,4 +1,4 @@
-"""Writing of batches to the ledger file. Functions block."""
+"""Writing of batches to the ledger file. All functions block."""
 
 import json
 import sqlite3
@@ -14,7 +14,7 @@ LABELS_BYTES: Final = 4096
 """Maximum size of a container's labels as JSON. Further labels are omitted and counted."""
 
 _MAX_CACHED_IDS: Final = 8192
-"""How many ids of devices and containers are cached."""
+"""Maximum number of cached ids of devices and containers."""
 
 _MAX_NUMBER: Final = 1 << 62
 """Limit of numbers in the file, so that the sum of two fits in SQLite's 64 bits."""
@@ -67,10 +67,10 @@ class BatchWriter:
     """Writes batches to the ledger file, each in one transaction.
 
     Attributes:
-        connection: connection to a file with the ledger's tables; no transaction is open.
+        connection: connection to a file with the ledger's tables.
 
     Args:
-        connection: the connection.
+        connection: the connection; no transaction is open.
         boot: id of the boot whose monotonic clock the accounts use; empty if unknown.
     """
 
@@ -80,10 +80,12 @@ class BatchWriter:
         self._ids: dict[str | PartialRef, int] = {}
 
     def write_batch(self, batch: Batch) -> None:
-        """Write a batch, unless the file has it: a commit can succeed although it reports an error.
+        """Write a batch, unless the file has it already.
+
+        The file can have it because a commit can succeed although it reports an error.
 
         Raises:
-            sqlite3.Error: the batch was written completely or not at all.
+            sqlite3.Error: the batch may not have been written. It is never written in part.
         """
         query = "SELECT ifnull(max(value), '') FROM meta WHERE key = 'last'"
         try:

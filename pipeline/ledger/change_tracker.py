@@ -1,7 +1,7 @@
 """Calculation of what to write to the ledger, from snapshots. Pure.
 
-The tracker keeps the last state of each account. A snapshot that is skipped loses nothing, because
-the totals of the next one include it.
+The accumulator keeps the last state of each account. A snapshot that is skipped loses nothing,
+because the totals of the next one include its gains.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,15 +26,15 @@ from pipeline.model import (
 from pipeline.model.ledger_usage import Gap
 
 _SLEWED_NS: Final = 20_000_000
-"""Shorter gaps after a restart are ignored: slewing lets the wall and monotonic clock diverge."""
+"""Shorter gaps after a restart are ignored: wall and monotonic clock diverge slightly."""
 
 _ORPHANED_NS: Final = 600 * NS
-"""How long after its last report a holding counts as ended."""
+"""Nanoseconds after its last report at which a holding counts as ended."""
 
 _ADJOIN_NS: Final = 1_000_000
 
 MOST_HOURS: Final = 400 * 24
-"""Maximum number of hours for an interval. A longer interval means that a clock was wrong, and
+"""Maximum number of hours of an interval. A longer interval means that a clock was wrong, and
 writing years of hours would block everything else."""
 
 _MAX_GAP_NS: Final = MOST_HOURS * HOUR_NS
@@ -48,18 +48,19 @@ def split_by_hour(
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield the part of each amount for each hour, the earliest hour first.
 
-    Each amount is split by time. Parts are rounded down and the last hour gets the rest, so no part
-    is negative and the parts sum to the amount. An interval that ends on the hour belongs to the
-    hour before; one without length belongs to the hour of its end. Time before the last
-    `MOST_HOURS` counts in the first of these hours.
+    Each amount is split in proportion to time. Parts are rounded down and the last hour gets the
+    rest, so no part is negative and the parts sum to the amount. An interval that ends on the hour
+    belongs to the hour before. An interval of length 0 belongs to the hour of its end; exactly on
+    the hour, to the hour before. Time before the last `MOST_HOURS` counts in the first of these
+    hours.
 
     Args:
-        end_ns: the end of the interval, in nanoseconds of Unix time.
-        time_ns: its length, 0 or more.
-        amounts: each 0 or more.
+        end_ns: end of the interval, in nanoseconds of Unix time.
+        time_ns: length of the interval in nanoseconds, 0 or more.
+        amounts: the amounts, each 0 or more.
 
     Yields:
-        The number of the hour, and one part for each amount.
+        The number of hours since the Unix epoch, and one part for each amount.
     """
     last = (end_ns - 1) // HOUR_NS
     start_ns = end_ns - time_ns
@@ -79,7 +80,8 @@ class LedgerAccumulator:
     Which part of an account is counted:
 
     - An account that continues the stored or last seen one: its gain.
-    - An account that began after the last one ended: all of it. The time before it is a gap.
+    - An account that began after the previous account of the device ended: all of it. The time
+      between the two is a gap.
     - An account that began before the stored one ended, as of a second podgpu that waited for the
       file: its gain from now on, because the other podgpu has written that time.
     - An account of a device that the file does not contain and that began before `started`: its
@@ -89,15 +91,16 @@ class LedgerAccumulator:
         started: a moment before all accounts of this process.
         accounts: the accounts in the file, converted to the current monotonic clock.
         open_holdings: ids of the holdings in the file that have not ended.
-        unsampled: devices of the file that have no sample since podgpu started. A gap before their
-            first sample has the reason `down`. Default: all devices of `accounts`. It is changed
-            in place, so that a later accumulator of this process continues with it.
-        shifted: devices whose account has other moments than in the file. These accounts are
+        unsampled: devices of the file without a sample since podgpu started. A gap before their
+            first sample has the reason `down`. Default: all devices of `accounts`. The set is
+            changed in place, so that a later accumulator of this process continues with it.
+        shifted: devices whose account has other moments than in the file. Their accounts are
             written immediately, so that a later start uses the same moments for all devices.
 
     Attributes:
-        inconsistent: how many accounts had totals that decreased; a gap was recorded instead.
-        missed_holdings: holdings that ended and were evicted before a snapshot showed them.
+        inconsistent: number of accounts with totals that decreased. A gap was recorded instead.
+        missed_holdings: number of holdings that ended and were evicted before a snapshot showed
+            them.
     """
 
     def __init__(
@@ -130,7 +133,7 @@ class LedgerAccumulator:
         return bool(self._batch)
 
     def take_batch(self) -> Batch:
-        """Return what has to be written, and start a new batch."""
+        """Return the collected data, and start a new batch."""
         batch, self._batch = self._batch, Batch()
         return batch
 
@@ -146,7 +149,7 @@ class LedgerAccumulator:
                 self._put_all(one, device.at)
 
     def add_snapshot(self, snapshot: Snapshot) -> None:
-        """Collect what changed in a snapshot's usage; cheap if the usage is the same object."""
+        """Collect what changed in a snapshot's usage; nothing if the usage is the same object."""
         usage = snapshot.usage
         if usage is None or usage is self._usage:
             return
@@ -302,7 +305,7 @@ class LedgerAccumulator:
             self._pods[subject] = self._batch.pods[subject] = pod
 
     def _find_orphans(self, running: set[str], now_ns: int) -> None:
-        """Track which holdings of the file are running; close those that are no longer reported."""
+        """Track which holdings are running; close holdings that are no longer reported."""
         for key in running:
             self._open_holdings[key] = None
         for key in [key for key in self._open_holdings if key not in running]:
@@ -320,7 +323,7 @@ def _open_holdings_of(one: ContainerUsage) -> tuple[Holding, ...]:
 
 
 def _without(one: ContainerUsage, key: str, end: Instant) -> ContainerUsage:
-    """Return a container without a holding, which has ended."""
+    """Return the usage of a container without a holding that has ended."""
     if one.holding is not None and one.holding.id == key:
         return replace(one, holding=None, ended=end)
     if any(each.id == key for each in one.closing):

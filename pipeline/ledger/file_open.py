@@ -1,4 +1,7 @@
-"""Opening of the ledger file for readers, checks of its format, and its errors. Functions block."""
+"""Opening of the ledger file for readers. Checks and errors of the file for readers and the writer.
+
+All functions block.
+"""
 
 import os
 import sqlite3
@@ -13,15 +16,15 @@ from urllib.parse import quote
 from pipeline.ledger.schema import APPLICATION_ID, VERSION, columns, columns_of
 
 _WAIT: Final = 5.0
-"""Seconds that a reader waits while a writer has locked the file."""
+"""Seconds that a reader waits while the writer has locked the file."""
 
 _CACHE_KIB: Final = 64 << 10
 
 _MAX_CHECKED_BYTES: Final = 32 << 20
-"""Files up to this size in bytes are checked for damage."""
+"""Maximum size in bytes of files that are checked for damage."""
 
 READ_ERRORS: Final = (sqlite3.Error, UnicodeError)
-"""Exceptions if a file cannot be read or written, or contains text that is not UTF-8."""
+"""Exceptions if a file cannot be read or written, or if it contains text that is not UTF-8."""
 
 _CORRUPT: Final = frozenset(
     {
@@ -44,20 +47,21 @@ _UNUSABLE: Final = frozenset(
 """Messages for a damaged header; these errors have SQLite's generic code."""
 
 _FIX_ACCESS: Final = (
-    "check that the file and those beside it (-wal, -shm) are readable, and that the disk responds"
+    "check that the file and the files next to it (-wal, -shm) are readable, and that the disk "
+    "responds"
 )
 _ERRORS_BY_CODE: Final = MappingProxyType(
     {
-        sqlite3.SQLITE_BUSY: ("locked", "stop the other program that has locked it"),
-        sqlite3.SQLITE_LOCKED: ("locked", "stop the other program that has locked it"),
+        sqlite3.SQLITE_BUSY: ("locked", "stop the other program that has locked the file"),
+        sqlite3.SQLITE_LOCKED: ("locked", "stop the other program that has locked the file"),
         sqlite3.SQLITE_FULL: ("no_space", "free space on its disk, or lower max_size"),
         sqlite3.SQLITE_IOERR: ("io_error", "check the kernel log for disk errors, and the quota"),
-        sqlite3.SQLITE_READONLY: ("read_only", "make it and its folder writable for podgpu"),
+        sqlite3.SQLITE_READONLY: ("read_only", "make the file and its folder writable for podgpu"),
         sqlite3.SQLITE_PERM: ("permission", _FIX_ACCESS),
         sqlite3.SQLITE_CANTOPEN: ("permission", _FIX_ACCESS),
     }
 )
-"""By SQLite's error code: the reason, and what to do."""
+"""Reason and fix by SQLite's error code."""
 
 
 class LedgerError(Exception):
@@ -95,7 +99,7 @@ def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
     """Open a ledger for reading. Nothing is written, and no other file is created.
 
     The sink may be writing, may have ended or may have been killed. A copy of the main file without
-    its log is a ledger, too, as of the last checkpoint.
+    its log can be opened, too; it has the data up to the last checkpoint.
 
     Args:
         path: the file.
@@ -105,7 +109,7 @@ def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
 
     Raises:
         LedgerError: the file does not exist, is not readable, or is not a ledger of a supported
-            version.
+            version; or its log was copied without its shared memory file.
     """
     file = Path(path)
     name = str(file)
@@ -156,12 +160,13 @@ def _check_readable(path: Path) -> None:
 def _uri(path: Path) -> str:
     """Return the file's URI for SQLite.
 
-    Without a log there is no writer. The URI states this (`immutable`), because SQLite would
-    otherwise create a log in order to read the file. With a log, the memory that readers and the
-    writer share is opened read-only.
+    If there is no log, there is no writer. The URI states this (`immutable`), because SQLite would
+    otherwise create a log in order to read the file. If there is a log, the memory that readers and
+    the writer share is opened read-only.
 
     Raises:
-        LedgerError: there is a log that SQLite could not read.
+        LedgerError: there is a log that SQLite cannot read, because the shared memory file is
+            missing.
     """
     log, shared = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
     logged = shared.exists()
@@ -173,7 +178,7 @@ def _uri(path: Path) -> str:
 
 
 def identify(connection: sqlite3.Connection, name: str) -> None:
-    """Check that the file is a ledger of this version or an older one.
+    """Check that the file is a ledger of the current version or an older one.
 
     Raises:
         CorruptError: the file is not a ledger, or is damaged.
@@ -194,7 +199,7 @@ def identify(connection: sqlite3.Connection, name: str) -> None:
         if found:
             fix = "give another path"
             raise ForeignError(name, "is another program's database", fix)
-        raise CorruptError(name, "is empty", "give the path of the ledger sink's file")
+        raise CorruptError(name, "has no tables", "give the path of the ledger sink's file")
     if not _matches_version(version, None if row is None else str(row[0]), found):
         problem = f"has the wrong version {version} in its header: the header is damaged"
         raise CorruptError(name, problem)
@@ -208,7 +213,7 @@ def identify(connection: sqlite3.Connection, name: str) -> None:
 
 
 def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
-    """Check a small file for damage.
+    """Check a file of up to 32 MiB for damage. A larger file is not checked.
 
     Raises:
         CorruptError: the file is damaged.
@@ -224,9 +229,9 @@ def _matches_version(version: int, kept: str | None, found: frozenset[tuple[str,
     """Whether the version in the header agrees with the contents of the file.
 
     Args:
-        version: the version in the header, which is one byte in practice and has no checksum.
-        kept: the version in the table `meta`; None if there is none, as in files of podgpu 0.1.0.
-        found: the columns of all tables.
+        version: the version in the header. It is one byte in practice, and has no checksum.
+        kept: the version in the table `meta`; None if the table has none, as in podgpu 0.1.0.
+        found: the columns of all tables, as (table, column).
     """
     if kept is not None:
         return kept == str(version)
@@ -240,7 +245,7 @@ def _one_byte_off(application: int) -> bool:
 
 @contextmanager
 def ledger_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Convert the errors of reading or writing a ledger.
+    """Convert the exceptions in `READ_ERRORS` to `LedgerError`.
 
     Raises:
         LedgerError: the file cannot be used.
@@ -255,7 +260,7 @@ def to_ledger_error(path: str, error: Exception) -> LedgerError:
     """Return the LedgerError for an exception.
 
     Args:
-        path: the file.
+        path: the file, for the message.
         error: one of `READ_ERRORS`.
     """
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF

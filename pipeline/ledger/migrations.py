@@ -1,4 +1,4 @@
-"""Migration of a ledger from version 1 to the current version. Functions block."""
+"""Migration of a ledger from version 1 to the current version. All functions block."""
 
 import json
 import sqlite3
@@ -28,11 +28,13 @@ FROM old_gaps AS g LEFT JOIN devices AS d ON d.id = g.device
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Migrate a ledger to the current version in one transaction; a crash leaves it unchanged.
+    """Migrate a ledger to the current version in one transaction.
+
+    If podgpu is killed meanwhile, the file is unchanged.
 
     Args:
-        connection: the writer's connection; no transaction is open. The file is a ledger of this
-            version or an older one.
+        connection: the writer's connection; no transaction is open. The file is a ledger of the
+            current version or an older one.
 
     Raises:
         sqlite3.Error: the file cannot be written; it is unchanged.
@@ -67,9 +69,9 @@ def _id_of(*parts: object) -> str:
 
 
 def _with_ids(text: Any) -> Any:
-    """Return an account of version 1 with ids; a holding gets the id of its row.
+    """Return an account of version 1, as JSON, with ids. A holding gets the id of its row.
 
-    An invalid account is returned unchanged; its reader reports it.
+    An invalid account is returned unchanged, and its reader reports it.
     """
     try:
         account = json.loads(text)

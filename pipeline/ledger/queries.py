@@ -26,7 +26,7 @@ _CONTAINERS: Final = (
     "WHERE id IN (SELECT value FROM json_each(?))"
 )
 _LATEST_NS: Final = 1 << 62
-"""In the year 2116. SQLite stores numbers in 64 bits, so later times do not fit."""
+"""A time in the year 2116. SQLite stores numbers in 64 bits, so much later times do not fit."""
 
 _TOTALS: Final = """
 SELECT device, SUM(accounted_ns), SUM(gap_ns), SUM(busy_ns), SUM(energy_mj), {unknown}
@@ -52,23 +52,25 @@ class HoldingRecord:
     """A holding as stored in the ledger.
 
     Attributes:
-        device: uuid.
-        container: the container.
-        start_ns: in nanoseconds of Unix time.
-        end_ns: in nanoseconds of Unix time; None if it has not ended.
-        until_ns: the time up to which it is counted, in nanoseconds of Unix time.
-        source: name of the source whose claim is valid; empty if the container only used it.
+        device: uuid of the device.
+        container: the container that holds or uses the device.
+        start_ns: start of the holding, in nanoseconds of Unix time.
+        end_ns: end of the holding, in nanoseconds of Unix time; None if it has not ended.
+        until_ns: the time up to which the holding is counted, in nanoseconds of Unix time.
+        source: name of the source whose claim is valid; empty if the container only used the
+            device.
         evidence: what the claim is based on, such as `kubelet_ids`; empty if there is no claim.
-        counted_ns: the part of its time that was counted.
-        gap_ns: the part of its time that was not counted.
+        counted_ns: the part of the holding's time that was counted.
+        gap_ns: the part of the holding's time that was not counted.
         held_ns: held time.
         busy_ns: busy time; None if it was never known.
         energy_mj: energy in millijoules; None if it was never known.
         memory_peak_bytes: the largest memory; None if it was never known.
         memory_mean_bytes: the mean memory; None if it was never known.
-        busy_mean_ppm: the part of its time in which it kept the device busy, in millionths; None
-            if it was never known.
-        busy_peak_ppm: the largest such part of an interval between two samples.
+        busy_mean_ppm: the part of the holding's time in which the container kept the device busy,
+            in millionths; None if it was never known.
+        busy_peak_ppm: the largest such part of an interval between two samples; None if it was
+            never known.
         xids: (code, count) of XID errors during the holding, sorted by code.
     """
 
@@ -92,14 +94,15 @@ class HoldingRecord:
 
 
 def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> UsageWindow:
-    """Return the usage in a span of time, extended to whole hours.
+    """Return the usage in all hours that overlap a span of time.
 
-    The result is consistent even if the sink writes at the same time.
+    The result is consistent even if the sink writes at the same time. Its start and end are limited
+    to the time for which there is data.
 
     Args:
-        connection: from `open_readonly`; no transaction is open.
-        start_ns: in nanoseconds of Unix time.
-        end_ns: in nanoseconds of Unix time, later than `start_ns`.
+        connection: connection from `open_readonly`; no transaction is open.
+        start_ns: start of the span, in nanoseconds of Unix time.
+        end_ns: end of the span, in nanoseconds of Unix time, later than `start_ns`.
 
     Raises:
         sqlite3.Error: the file cannot be read; see `pipeline.ledger.file_open.to_ledger_error`.
@@ -143,10 +146,10 @@ def read_holdings(
     """Return the holdings that overlap a span of time, the latest first.
 
     Args:
-        connection: from `open_readonly`.
-        start_ns: in nanoseconds of Unix time.
-        end_ns: in nanoseconds of Unix time, later than `start_ns`.
-        limit: the maximum number of holdings.
+        connection: connection from `open_readonly`.
+        start_ns: start of the span, in nanoseconds of Unix time.
+        end_ns: end of the span, in nanoseconds of Unix time, later than `start_ns`.
+        limit: maximum number of holdings.
 
     Raises:
         sqlite3.Error: the file cannot be read.
@@ -157,10 +160,10 @@ def read_holdings(
 
 
 def is_empty(connection: sqlite3.Connection) -> bool:
-    """Whether the ledger has no usage of any device.
+    """Whether the ledger has its tables, but no usage of any device.
 
     Args:
-        connection: from `open_readonly`.
+        connection: connection from `open_readonly`.
 
     Raises:
         sqlite3.Error: the file cannot be read.
@@ -171,7 +174,7 @@ def is_empty(connection: sqlite3.Connection) -> bool:
 
 @contextmanager
 def _as_database_error() -> Iterator[None]:
-    """Convert errors for invalid values to a database error: another program wrote them.
+    """Convert errors for values that podgpu does not write to a database error.
 
     Raises:
         sqlite3.DatabaseError: a value in the file is invalid.
@@ -186,7 +189,7 @@ def _typed(row: Sequence[Any], kinds: str) -> Sequence[Any]:
     """Return a row after checking the types of its values, which SQLite does not enforce.
 
     Args:
-        row: as it was read.
+        row: the row as it was read.
         kinds: one letter for each value: `t` text, `n` integer, `o` integer or NULL.
 
     Raises:
@@ -202,7 +205,7 @@ _TYPES: Final = MappingProxyType({"t": str, "n": int, "o": int})
 
 
 def _recorded_span(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Return the start of the first hour and the time of the last sample; 0 if there is none."""
+    """Return the start of the first hour and the time of the last sample; 0 for a missing one."""
     (first,) = connection.execute("SELECT MIN(hour) FROM device_hours").fetchone()
     (last,) = connection.execute("SELECT MAX(at_ns) FROM state").fetchone()
     first, last = _typed((first, last), "oo")
@@ -255,7 +258,6 @@ def _usage_rows(
 def _containers_by_id(
     connection: sqlite3.Connection, ids: set[int]
 ) -> dict[int, ContainerIdentity]:
-    """Return containers by id."""
     rows = connection.execute(_CONTAINERS, (json.dumps(sorted(ids)),))
     return {
         key: ContainerIdentity(PartialRef(*name), kind, owner, _pairs(labels))

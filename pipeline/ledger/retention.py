@@ -1,4 +1,4 @@
-"""Removal of data that is too old, or that exceeds the size limit. Functions block."""
+"""Removal of data that is too old, or that exceeds the size limit. All functions block."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -8,27 +8,28 @@ from pipeline.ledger.schema import HOUR_NS, invalid_value_error, transaction
 from pipeline.model import Instant
 
 _STEP: Final = 24
-"""Hours that are removed at a time if the file is too large."""
+"""Number of hours that are removed at a time if the file is too large."""
 
 _STEPS: Final = 8
-"""How often that is done in one call at most."""
+"""Maximum number of such removals in one call."""
 
 _PAGES: Final = 512
-"""Free pages that are returned to the file system in one call."""
+"""Maximum number of free pages that are returned to the file system in one call."""
 
 _STATE_NS: Final = 7 * 24 * HOUR_NS
-"""How long the account of a removed device is kept to be continued."""
+"""Nanoseconds for which the account of a removed device is kept to be continued."""
 
 
 @dataclass(slots=True)
 class Removed:
-    """What was removed.
+    """Number of rows that were removed.
 
     Attributes:
-        old: rows that were too old.
-        large: rows that were removed because the file was too large.
-        before_ns: all data before this time was removed; 0 if nothing was.
-        orphans: containers and devices without remaining data.
+        old: number of rows that were too old.
+        large: number of rows that were removed because the file was too large.
+        before_ns: all hours, and what ended, before this time was removed; in nanoseconds of Unix
+            time; 0 if nothing was removed.
+        orphans: number of containers and devices without remaining data.
     """
 
     old: int = 0
@@ -38,7 +39,7 @@ class Removed:
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:
-    """Return how many bytes of the file are in use. Free pages do not count; SQLite reuses them.
+    """Return the number of used bytes of the file. Free pages do not count: SQLite reuses them.
 
     Raises:
         sqlite3.Error: the file cannot be read.
@@ -53,16 +54,16 @@ def used_bytes(connection: sqlite3.Connection) -> int:
 def apply_retention(
     connection: sqlite3.Connection, now_ns: int, keep_ns: int, max_bytes: int
 ) -> Removed:
-    """Remove data that is older than `keep_ns`; then, if necessary, the oldest days.
+    """Remove data that is older than `keep_ns`; then, if the file is too large, the oldest days.
 
     The remaining data is consistent. One call does a limited amount of work; the next call
     continues.
 
     Args:
         connection: the writer's connection; no transaction is open.
-        now_ns: now, in nanoseconds of Unix time.
-        keep_ns: how long data is kept; 0 for ever.
-        max_bytes: maximum size of the file.
+        now_ns: the current time, in nanoseconds of Unix time.
+        keep_ns: nanoseconds for which data is kept; 0 means for ever.
+        max_bytes: maximum size of the file, without free pages.
 
     Raises:
         sqlite3.Error: the file cannot be written.
@@ -97,8 +98,8 @@ def forget_accounts(connection: sqlite3.Connection, now: Instant, now_ns: int, b
 
     Args:
         connection: the writer's connection; no transaction is open.
-        now: now.
-        now_ns: now, in nanoseconds of Unix time, as far as the wall clock is trusted.
+        now: the current time.
+        now_ns: the current time in nanoseconds of Unix time, as far as the wall clock is trusted.
         boot: the current boot id; empty if unknown.
 
     Raises:
@@ -112,7 +113,7 @@ def forget_accounts(connection: sqlite3.Connection, now: Instant, now_ns: int, b
 
 
 def remove_orphans(connection: sqlite3.Connection) -> int:
-    """Remove containers and devices without data; return how many. Scans all tables.
+    """Remove containers and devices without data; return their number. Scans all tables.
 
     Raises:
         sqlite3.Error: the file cannot be written.
@@ -135,7 +136,7 @@ def _first_hour(connection: sqlite3.Connection) -> int | None:
 
 
 def _remove(connection: sqlite3.Connection, hour: int) -> int:
-    """Remove everything that ended before an hour, in one transaction; return the rows."""
+    """Remove all data that ended before an hour, in one transaction; return the number of rows."""
     count, moment = 0, hour * HOUR_NS
     with transaction(connection):
         for query, value in (

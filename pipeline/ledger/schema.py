@@ -14,15 +14,15 @@ UNATTRIBUTED_ID: Final = 0
 """Container id of unattributed usage."""
 
 APPLICATION_ID: Final = 0x70646C67
-"""`pdlg`; SQLite's application id, which identifies the kind of file."""
+"""`pdlg`, the value of SQLite's application id, which identifies the kind of file."""
 
 VERSION: Final = 2
 """Version of the tables, stored in `user_version` and in `meta` as `tables`.
 
 `user_version` is a byte of the header without a checksum. If the two differ, the file is damaged.
 
-A podgpu that supports only lower versions refuses the file and does not change it. If you raise
-the version, add a migration from each earlier one; it runs when the file is opened for writing.
+A podgpu that supports only lower versions rejects the file and does not change it. If you raise the
+version, add a migration from each earlier version; it runs when the file is opened for writing.
 Additions that old versions can ignore, such as an index or a key of `meta`, do not raise it.
 
 Version 1, of podgpu 0.1.0, identified holdings and gaps by their start on the wall clock.
@@ -139,7 +139,7 @@ def columns(version: int = VERSION) -> frozenset[tuple[str, str]]:
 
 
 def columns_of(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
-    """Return the columns of a file, as (table, column).
+    """Return the columns of all tables of a file, as (table, column).
 
     Raises:
         sqlite3.Error: the file cannot be read.
@@ -153,7 +153,7 @@ def columns_of(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-    """Commit what is done in the context, or roll it back after any exception."""
+    """Commit the changes that are made in the context; roll them back after any exception."""
     connection.execute(begin)
     try:
         yield
@@ -165,7 +165,7 @@ def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") 
 
 
 def invalid_value_error(what: str) -> sqlite3.DatabaseError:
-    """Return the error for an invalid value; SQLite does not enforce the types of columns."""
+    """Return the error for an invalid value. SQLite does not enforce the types of columns."""
     found = sqlite3.DatabaseError(f"the file contains an invalid value: {what}")
     found.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return found

@@ -2,7 +2,7 @@
 
 The gain of a device is the sum of its containers' gains and an unattributed rest, for held time,
 busy time and energy. The rest is never negative, because totals never decrease: if a container is
-removed from the account, the totals of forgotten containers increase by its totals.
+removed from the account, its totals are added to those of the forgotten containers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,10 @@ class UsageDelta:
     Attributes:
         parts: gains by container, without containers that gained nothing. The key None, which is
             always present, is the unattributed gain.
-        time_ns: the counted time, at the end of the span between the two moments.
-        gap_ns: the time before it that was not counted.
+        time_ns: the counted time in nanoseconds, at the end of the span between the two moments.
+        gap_ns: the time before the counted time that was not counted, in nanoseconds.
         unknown_ns: the part of the unattributed held time for which it is unknown who held the
-            device.
+            device, in nanoseconds.
     """
 
     parts: Mapping[PartialRef | None, Amounts]
@@ -37,17 +37,17 @@ class UsageDelta:
 def usage_delta(
     before: DeviceUsage | None, now: DeviceUsage, since: Instant, *, has_instances: bool
 ) -> UsageDelta | None:
-    """Return the gain of an account.
+    """Return the gain of an account between two states.
 
     Args:
         before: the earlier state of the account; None if all of `now` counts.
         now: the current state of the account.
         since: the time up to which everything is written already.
-        has_instances: whether the device is a GPU with MIG instances. It has no time of its own,
-            and therefore no gaps.
+        has_instances: whether the device is a GPU with MIG instances. Its held time is that of its
+            instances, and therefore it has no gaps.
 
     Returns:
-        None if a total has decreased, so that the gain is unknown.
+        The gain; None if a total has decreased, so that the gain is unknown.
     """
     passed_ns = max(now.at.mono_ns - since.mono_ns, 0)
     time_ns = now.elapsed_ns - (before.elapsed_ns if before is not None else 0)

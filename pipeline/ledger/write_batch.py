@@ -12,10 +12,10 @@ from pipeline.model import Device, DeviceUsage, Holding, PartialRef, PodInfo
 from pipeline.model.ledger_usage import Gap
 
 MAX_HOURS: Final = 20_000
-"""How many amounts of hours are kept while the file cannot be written."""
+"""Maximum number of amounts of hours that are kept while the file cannot be written."""
 
 MAX_HOLDINGS: Final = 20_000
-"""How many holdings are kept in that case, and how many gaps."""
+"""Maximum number of holdings that are kept in that case. The same limit applies to gaps."""
 
 
 @dataclass(slots=True)
@@ -23,10 +23,10 @@ class HoldingRow:
     """A holding to be written.
 
     Attributes:
-        holding: its current state.
-        start_ns: its start, in nanoseconds of Unix time.
-        until_ns: its end, or the time up to which it is counted, in nanoseconds of Unix time. The
-            difference to `start_ns` is measured on the monotonic clock.
+        holding: the current state of the holding.
+        start_ns: start of the holding, in nanoseconds of Unix time.
+        until_ns: end of the holding, or the time up to which it is counted, in nanoseconds of Unix
+            time. The difference to `start_ns` is measured on the monotonic clock.
     """
 
     holding: Holding
@@ -36,22 +36,22 @@ class HoldingRow:
 
 @dataclass(slots=True)
 class Batch:
-    """The data of one transaction. Writing it a second time changes nothing.
+    """The data of one transaction. To write the same batch again changes nothing.
 
     Attributes:
-        token: identifies the batch; the file stores the token of the last one.
-        hours: gains by hour, device and container; the container None is unattributed.
-        gap_hours: gaps by hour and device, in nanoseconds.
+        token: identifies the batch. The file stores the token of the last batch.
+        hours: gains by hour, device and container. The container None means unattributed.
+        gap_hours: length of gaps by hour and device, in nanoseconds.
         unknown_hours: time for which it is unknown who held the device, by hour and device, in
-            nanoseconds; it is included in the unattributed time.
+            nanoseconds. It is a part of the unattributed time.
         gaps: gaps by id.
         holdings: running and ended holdings by id.
         closed: ids of holdings that are no longer reported. They end at their last counted time.
         dropped: ids of holdings that were merged into others, which contain their amounts.
-        devices: properties of devices.
-        pods: properties of the containers' pods.
-        states: the accounts after all this.
-        evicted: how many items were removed because there were too many, by kind.
+        devices: properties of devices, by uuid.
+        pods: properties of pods, by container.
+        states: the accounts after all these changes, by device.
+        evicted: number of items that were removed because there were too many, by kind.
     """
 
     token: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -72,7 +72,7 @@ class Batch:
         return bool(self.states or self.holdings or self.closed or self.dropped or self.hours)
 
     def add(self, hour: int, device: str, container: PartialRef | None, gain: Amounts) -> None:
-        """Add a gain in an hour."""
+        """Add a gain of a container in an hour; None means unattributed."""
         key = hour, device, container
         earlier = self.hours.get(key)
         self.hours[key] = gain if earlier is None else _add_later(earlier, gain)
@@ -80,7 +80,8 @@ class Batch:
     def device_hours(self) -> Iterator[tuple[int, str, int, int, int | None, int | None, int]]:
         """Yield hour, device, accounted time, gap, busy time, energy and unknown time.
 
-        Accounted time, busy time and energy are sums over containers and unattributed amounts.
+        Accounted time, busy time and energy are the sums of all containers and the unattributed
+        part.
         """
         sums: dict[tuple[int, str], Amounts] = {}
         for (hour, device, _), part in self.hours.items():
@@ -95,9 +96,9 @@ class Batch:
     def enforce_limits(self) -> None:
         """Limit the size of the batch, and count what is removed.
 
-        In the oldest hours, amounts of containers become unattributed, so that sums stay correct.
-        If that is not enough, whole hours are removed. Of holdings, those that ended first are
-        removed; of gaps, the oldest.
+        The older half of the containers' amounts becomes unattributed, so that sums stay correct.
+        If that is not enough, the oldest amounts are removed. Of ended holdings, those
+        that ended first are removed; of gaps, the oldest.
         """
         if len(self.hours) > MAX_HOURS:
             owned = sorted(key[0] for key in self.hours if key[2] is not None)
@@ -137,7 +138,8 @@ def _sum(one: Amounts, other: Amounts) -> Amounts:
 def _add_later(one: Amounts, later: Amounts) -> Amounts:
     """Return the sum of two gains in an hour, of which the second is later.
 
-    If the later amount is unknown, a 0 becomes unknown, because it would stand for both.
+    If the later busy time or energy is unknown and the earlier is 0, the sum is unknown: 0 would
+    count for both.
     """
     held, busy, energy = _sum(one, later)
     return (

@@ -1,4 +1,4 @@
-"""Creation and opening of the ledger file for the writer. Functions block."""
+"""Creation and opening of the ledger file for the writer. All functions block."""
 
 import os
 import sqlite3
@@ -30,10 +30,10 @@ class StoredState:
     """The state that an earlier run of podgpu has stored in the file.
 
     Attributes:
-        accounts: the accounts by device.
-        invalid: how many accounts are invalid; they are not in `accounts`.
+        accounts: the valid accounts by device.
+        invalid: number of invalid accounts; they are not in `accounts`.
         open_holdings: ids of the holdings without an end.
-        boots: by device, the boot id with which its account was written; empty if unknown.
+        boots: the boot id with which each account was written, by device; empty if unknown.
     """
 
     accounts: Mapping[str, DeviceUsage]
@@ -42,10 +42,12 @@ class StoredState:
     boots: Mapping[str, str]
 
     def shifted_devices(self, states: Mapping[str, DeviceUsage], boot: str) -> list[str]:
-        """Return the devices whose moments differ from the file's: another boot or a set clock.
+        """Return the devices whose account has other moments now than in the file.
+
+        The reason is another boot, or that the wall clock was set.
 
         Args:
-            states: the accounts, converted to the current clocks.
+            states: the accounts, converted to the current clocks, by device.
             boot: the current boot id; if it is empty, no device is returned.
         """
         return [
@@ -56,15 +58,17 @@ class StoredState:
 
 
 def open_readwrite(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
-    """Open a ledger for writing; create it if the file is missing or empty.
+    """Open a ledger for writing, and migrate an older one; create a file that is missing.
+
+    A file without tables, whose creator was killed, is completed.
 
     Args:
         path: the file; its folder must exist.
-        synchronous: `normal`: a power failure may lose the last commits but does no other damage;
-            `full`: each commit is on the disk when it returns.
+        synchronous: with `normal`, a power failure may lose the last commits but does no other
+            damage; with `full`, each commit is on the disk when it returns.
 
     Returns:
-        A connection for the calling thread, in autocommit mode.
+        A connection for the calling thread, in autocommit mode. The caller closes it.
 
     Raises:
         CorruptError: the file is not a ledger, or is damaged.
@@ -89,10 +93,10 @@ def open_readwrite(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
 
 
 def _create_file(path: Path) -> None:
-    """Create an empty file if it is missing; SQLite creates its other files with the same mode.
+    """Create an empty file if the file is missing; SQLite gives its other files the same mode.
 
     Raises:
-        LedgerError: a file is a link or no regular file.
+        LedgerError: the file, or another file of SQLite, is a link or no regular file.
         OSError: the file cannot be created.
     """
     for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):

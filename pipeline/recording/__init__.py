@@ -1,6 +1,6 @@
 """The recording format: the events of a node as gzip-compressed JSON lines.
 
-The first line is the header; each further line is one envelope. The source `replay` plays
+The first line is the header. Each further line is one envelope. The source `replay` plays
 recordings, see `docs/sources/replay.md`.
 """
 

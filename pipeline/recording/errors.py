@@ -2,12 +2,12 @@
 
 
 class RecordingError(Exception):
-    """A recording cannot be read or written. The text contains the file, the line and the fix."""
+    """A recording cannot be read or written. The text says which file, and what is wrong."""
 
 
 class LineError(Exception):
-    """A line is invalid. The reader adds the file and the line's number."""
+    """A line is invalid. The reader adds the file and the line number to the text."""
 
 
 class NewerFormatError(LineError):
-    """The first line has a format that is newer than this podgpu."""
+    """The header has a format version that is newer than this podgpu's."""

@@ -28,7 +28,7 @@ from pipeline.recording.sample_codec import (
 )
 from pipeline.recording.usage_sample_codec import Uses, UsesDecoder, UsesEncoder
 
-# The other events are rare. They are written with all keys, so that people can read them. msgspec
+# The other events are rare. They are written with all keys, so that users can read them. msgspec
 # ignores keys that a newer podgpu adds.
 _EVENTS_BY_NAME: Final = MappingProxyType(
     {
@@ -54,7 +54,7 @@ class Encoder:
     """Encodes the envelopes of one recording as lines, in order.
 
     Args:
-        started: the start of the recording.
+        started: start time of the recording.
     """
 
     def __init__(self, started: Instant) -> None:
@@ -63,7 +63,7 @@ class Encoder:
         self._uses = UsesEncoder()
 
     def encode(self, envelope: Envelope) -> bytes:
-        """Return the line; empty for `ClockTicked`, because a replay creates its own ticks."""
+        """Return the line; empty bytes for `ClockTicked`: a replay creates its own ticks."""
         event = envelope.event
         if isinstance(event, ClockTicked):
             return b""
@@ -92,10 +92,10 @@ class Decoder:
     """Decodes the lines of one recording, in order.
 
     Attributes:
-        skipped: how many events of unknown types were skipped, by type.
+        skipped: number of skipped events by type. podgpu does not know these types.
 
     Args:
-        started: the start of the recording.
+        started: start time of the recording.
     """
 
     def __init__(self, started: Instant) -> None:

@@ -10,8 +10,8 @@ from pipeline.recording.errors import LineError, NewerFormatError
 from pipeline.recording.json_text import dump, load
 
 FORMAT: Final = 1
-"""Version of the format. It is raised if older readers would misread a recording. New types of
-events and new keys do not raise it, because readers ignore what they do not know."""
+"""Version of the format. It increases only if older readers would misread a recording. New types of
+events and new keys do not increase it: readers ignore what they do not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,9 @@ class Header:
     """The header of a recording.
 
     Attributes:
-        version: the version of podgpu that recorded.
-        node: the node's name.
-        started: when the recording started; all other times are relative to it.
+        version: version of the podgpu that recorded.
+        node: name of the node.
+        started: start time of the recording. All other times are relative to it.
     """
 
     version: str
@@ -45,7 +45,7 @@ class Header:
         """Parse the first line.
 
         Raises:
-            LineError: it is not the header of a recording that this podgpu can read.
+            LineError: the line is not the header of a recording that this podgpu can read.
         """
         parsed = load(line)
         format_ = parsed.get("podgpu_recording") if isinstance(parsed, dict) else None

@@ -1,8 +1,8 @@
 """JSON lines that can contain all strings and numbers that occur in events.
 
-orjson accepts neither lone surrogates (bytes that are not UTF-8) nor integers over 64 bits (the
-year 9999 in nanoseconds). The standard library accepts both, but is slower. A line that was written
-with it starts with a space, which other JSON parsers ignore.
+orjson accepts neither lone surrogates (from bytes that are not UTF-8) nor integers over 64 bits
+(such as the year 9999 in nanoseconds). The standard library accepts both, but is slower. Its lines
+start with a space here, so that the reader uses it too; other JSON parsers ignore the space.
 """
 
 import json

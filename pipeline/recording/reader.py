@@ -14,21 +14,21 @@ from pipeline.recording.header import Header
 from pipeline.recording.writer import LONGEST_LINE
 
 CHUNK_BYTES: Final = 32 << 10
-"""Bytes of a file that are read at a time."""
+"""Number of bytes of a file that are read at a time."""
 
 _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 _MAX_PIECE_BYTES: Final = 256 << 10
 
 
 class RecordingParser:
-    """Parses the bytes of a recording, without I/O. Memory use does not depend on their number.
+    """Parses the bytes of a recording, without I/O. Its memory use does not depend on their number.
 
-    `gzip` is not used, because it fails on a truncated file before it returns the last data.
+    The module `gzip` is not used: on a truncated file it fails before it returns the last data.
 
     Attributes:
         path: the file, for messages.
-        header: the header, once the first line was parsed.
-        line: how many lines were parsed.
+        header: the header; set after the first line was parsed.
+        line: number of parsed lines.
 
     Args:
         path: the file, for messages.
@@ -46,22 +46,22 @@ class RecordingParser:
 
     @property
     def skipped(self) -> Counter[str]:
-        """How many events of unknown types were skipped, by type."""
+        """Number of skipped events by type. podgpu does not know these types."""
         return self._decoder.skipped if self._decoder is not None else Counter()
 
     @property
     def truncated(self) -> bool:
-        """Whether the end is missing, as after a writer was killed, if this was the last piece.
+        """Whether the end of the file is missing, for example because the writer was killed.
 
-        An incomplete last line is ignored.
+        Valid after all bytes were passed to `events`. An incomplete last line is ignored.
         """
         return self._in_member or bool(self._rest)
 
     def events(self, data: bytes) -> Iterator[Envelope]:
-        """Yield the events in the next bytes of the file; empty bytes are its end.
+        """Yield the events in the next bytes of the file. Pass empty bytes at its end.
 
         Raises:
-            RecordingError: it is not a recording, has a newer format, or is damaged.
+            RecordingError: the file is not a recording, has a newer format, or is damaged.
         """
         for text in self._split(data):
             if self._decoder is None:
@@ -106,7 +106,7 @@ class RecordingParser:
             raise self._damage(f"damaged after line {self.line}") from error
 
     def _inflate(self, data: bytes) -> Iterator[bytes]:
-        """Yield the text in limited pieces. Files can be concatenated and padded with zeros."""
+        """Yield the text in limited pieces. Concatenated files and padding with zeros are valid."""
         if self._had_member and not self._in_member:
             data = data.lstrip(b"\0")
         while data:
@@ -141,11 +141,11 @@ class RecordingParser:
 
 
 class RecordingReader(RecordingParser):
-    """Iterates over the envelopes of a file. It blocks.
+    """Reads a file and iterates over its envelopes, once. Blocks.
 
     Raises:
         OSError: the file cannot be opened or read.
-        RecordingError: see `events`.
+        RecordingError: the file is not a recording, has a newer format, or is damaged.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,8 +1,9 @@
 """Compact encoding of `SamplesTaken`.
 
 A node reports the same fields of the same devices each second. Therefore a device and a list of
-fields are written once, as new entries of tables. Later lines contain only indices into these
-tables and values. The order of readings is kept: only adjacent ones with the same time are grouped.
+fields are written once, as new entries of tables. Later lines contain only values, and indices into
+these tables. The order of readings is kept: only adjacent readings with the same device and times
+are grouped.
 """
 
 from collections.abc import Iterable
@@ -23,14 +24,14 @@ from pipeline.model import (
 )
 
 TABLE_BYTES: Final = 4 << 20
-"""If the lines that extend the tables have this size in sum, the writer resets its tables."""
+"""Maximum total size in bytes of the lines that extend the tables. Then the writer clears them."""
 
 Offset: TypeAlias = tuple[int, int]
 """An instant relative to another one: the difference on the monotonic clock in nanoseconds, and the
 difference of the wall clock minus that (nearly always a small number)."""
 
 _COMMON: Final = attrgetter("at", "device", "good_for_ns", "window_start")
-"""What the readings of a group have in common."""
+"""The attributes that are equal for all readings of a group."""
 
 T = TypeVar("T")
 
@@ -55,9 +56,9 @@ class TableLine(msgspec.Struct, omit_defaults=True):
     """An event with new entries of two tables, to which it and later lines refer by index.
 
     Attributes:
-        reset: clear both tables before reading on.
+        reset: whether to clear both tables before this line is read.
         devices: new entries of the table of devices.
-        entries: new entries of the other table; in the file, the key has the name of that table.
+        entries: new entries of the other table. In the file, the key has the name of that table.
     """
 
     reset: bool = False
@@ -66,7 +67,7 @@ class TableLine(msgspec.Struct, omit_defaults=True):
 
     @property
     def extends(self) -> bool:
-        """Whether it adds entries to the tables."""
+        """Whether the line adds entries to the tables."""
         return bool(self.devices or self.entries)
 
 
@@ -79,7 +80,7 @@ class TableWriter:
         self._bytes = 0
 
     def reset_if_full(self) -> bool:
-        """Clear the tables if they are large; return whether they were."""
+        """Clear the tables if they are too large; return whether they were."""
         if self._bytes <= TABLE_BYTES:
             return False
         self.devices.clear()
@@ -88,7 +89,7 @@ class TableWriter:
         return True
 
     def count(self, line: TableLine, size: int) -> None:
-        """Add the size of a line, if it extends the tables."""
+        """Add the size of a line to the size of the tables, if the line extends them."""
         self._bytes += size if line.extends else 0
 
 
@@ -101,7 +102,7 @@ class TableReader(Generic[T]):
         self._bytes = 0
 
     def extend(self, line: TableLine, entries: Iterable[T], size: int) -> None:
-        """Add the new entries of a line of `size` bytes.
+        """Add the new entries of a line of `size` bytes. Clear the tables first if it says so.
 
         Raises:
             ValueError: the tables are too large.
@@ -154,7 +155,7 @@ class Samples(TableLine, omit_defaults=True):
 
 
 class SamplesEncoder(TableWriter):
-    """Encodes events for the file, and keeps the tables."""
+    """Encodes events for the file, and keeps the tables for later events."""
 
     def encode(self, event: SamplesTaken, base: Instant) -> Samples:
         """Return the encoded event, with times relative to `base`."""
@@ -187,13 +188,13 @@ class SamplesEncoder(TableWriter):
 
 
 class SamplesDecoder(TableReader[tuple[_Column, ...]]):
-    """Decodes events from the file, and keeps the tables."""
+    """Decodes events from the file, and keeps the tables for later events."""
 
     def decode(self, line: Samples, base: Instant, size: int) -> SamplesTaken:
         """Return the event of a line of `size` bytes, with times relative to `base`.
 
         Raises:
-            ValueError: the line does not fit the tables, or they are too large.
+            ValueError: the line does not fit the tables, or the tables are too large.
             IndexError: an index is outside of the tables.
         """
         self.extend(line, line.entries, size)
@@ -226,7 +227,7 @@ class SamplesDecoder(TableReader[tuple[_Column, ...]]):
 
 
 def index_in(table: dict[Any, int], entry: object, new: list[Any]) -> int:
-    """Return the index of an entry in a table; a new entry is added to it and to `new`."""
+    """Return the index of an entry in a table. A new entry is added to the table and to `new`."""
     known = len(table)
     index = table.setdefault(entry, known)
     if index == known:
@@ -235,7 +236,7 @@ def index_in(table: dict[Any, int], entry: object, new: list[Any]) -> int:
 
 
 def _encoded_value(value: Value) -> _Written:
-    """Return a value for JSON; a number that JSON cannot represent exactly becomes text."""
+    """Return a value for JSON. A number that JSON cannot represent exactly becomes a text."""
     if value.__class__ is float and value - value == 0:
         return value
     if isinstance(value, int) and -(1 << 63) <= value < 1 << 64:

@@ -1,4 +1,4 @@
-"""Conversion of the times in a recorded event."""
+"""Conversion of the times in recorded events."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
@@ -15,15 +15,15 @@ _ATOMIC_TYPES: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def shifted(value: T, move: Move, stretch: Stretch) -> T:
-    """Return an event with every `Instant` moved and every `good_for_ns` stretched.
+    """Return an event with all `Instant`s converted by `move`, and all `good_for_ns` by `stretch`.
 
-    It recurses into dataclasses, named tuples and tuples by type, so new types of events need no
-    changes here.
+    The function also converts the parts of dataclasses, named tuples and tuples. So it needs no
+    change for new types of events.
 
     Args:
         value: an event, or a part of one.
-        move: converts a moment.
-        stretch: converts a `good_for_ns`.
+        move: function that converts a moment.
+        stretch: function that converts a `good_for_ns`.
     """
     return cast("T", _shift(value, move, stretch))
 

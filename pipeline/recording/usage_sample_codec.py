@@ -2,7 +2,7 @@
 
 Usage samples contain the same processes again and again, with container ids of many characters.
 Therefore a device, and a process with its owner, are written once, as new entries of tables. Later
-lines contain only indices into these tables and the measured values.
+lines contain only measured values, and indices into these tables.
 """
 
 from operator import attrgetter
@@ -31,7 +31,7 @@ _owner: Final = attrgetter("namespace", "pod", "container", "uid", "container_id
 
 
 class UseRecord(msgspec.Struct, array_like=True):
-    """A usage sample of one device; processes as table index, memory and busy time."""
+    """A usage sample of one device. Its processes are (table index, memory, busy time)."""
 
     device: _Ref
     at: Offset
@@ -49,9 +49,9 @@ class Uses(TableLine, omit_defaults=True):
     """A `ProcessesSampled` event as written in the file.
 
     Attributes:
-        entries: processes: pid, start, owner, kind.
-        found: the samples.
-        mps: indices in `found` of devices that an MPS server uses.
+        entries: new processes, each as (pid, start, owner, kind).
+        found: the usage samples.
+        mps: indices in `found` of the devices that an MPS server uses.
     """
 
     entries: list[_Process] = msgspec.field(default_factory=list, name="processes")
@@ -60,7 +60,7 @@ class Uses(TableLine, omit_defaults=True):
 
 
 class UsesEncoder(TableWriter):
-    """Encodes events for the file, and keeps the tables."""
+    """Encodes events for the file, and keeps the tables for later events."""
 
     def encode(self, event: ProcessesSampled, base: Instant) -> Uses:
         """Return the encoded event, with times relative to `base`."""
@@ -92,7 +92,7 @@ class UsesEncoder(TableWriter):
 
 
 class UsesDecoder(TableReader[tuple[int, int | None, PartialRef | None, _Kind]]):
-    """Decodes events from the file, and keeps the tables."""
+    """Decodes events from the file, and keeps the tables for later events."""
 
     def decode(self, line: Uses, base: Instant, size: int) -> ProcessesSampled:
         """Return the event of a line of `size` bytes, with times relative to `base`.

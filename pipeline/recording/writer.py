@@ -18,16 +18,16 @@ _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 class RecordingWriter:
     """Writes envelopes to a recording, and flushes them to the file about once per second.
 
-    If the writer is killed, the file is readable up to the last second. It blocks: it writes some
+    If the writer is killed, the file can be read up to the last flush. A write blocks: it has some
     hundred bytes per second, which can take time on a slow disk.
 
     Args:
         path: the file to create; the usual suffix is `.podgpu.gz`.
-        header: the header.
-        overwrite: whether an existing file may be replaced.
+        header: header of the recording.
+        overwrite: whether an existing file is replaced.
 
     Raises:
-        RecordingError: the file cannot be created, or exists already.
+        RecordingError: the file cannot be created, or exists and may not be replaced.
     """
 
     def __init__(self, path: Path, header: Header, *, overwrite: bool = False) -> None:
@@ -52,10 +52,11 @@ class RecordingWriter:
             raise
 
     def write(self, envelope: Envelope) -> None:
-        """Add an envelope. `ClockTicked` is not recorded, but causes a flush if one is due.
+        """Add an envelope. `ClockTicked` is not recorded, but flushes if a flush is due.
 
         Raises:
-            RecordingError: the file cannot be written; what was written before is readable.
+            RecordingError: the file cannot be written, or the event is too large. What was flushed
+                before can be read.
         """
         line = self._encoder.encode(envelope)
         if len(line) > LONGEST_LINE:
@@ -72,12 +73,20 @@ class RecordingWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write everything to the file in a readable form."""
+        """Write all envelopes to the file, in a form that can be read.
+
+        Raises:
+            RecordingError: the file cannot be written.
+        """
         self._put(self._gzip.flush(zlib.Z_SYNC_FLUSH))
         self._dirty = False
 
     def close(self) -> None:
-        """Finish the recording and close the file."""
+        """Finish the recording and close the file.
+
+        Raises:
+            RecordingError: the file cannot be written; it is closed nevertheless.
+        """
         if not self._file.closed:
             try:
                 self._put(self._gzip.flush(zlib.Z_FINISH))

@@ -1,4 +1,4 @@
-"""Usage reports: the usage in a span of time by group, and its cost.
+"""Usage reports: the usage in a span of time, by group, and its cost.
 
 Pure: `build_report` turns a `UsageWindow` into a `Report`, whose rows sum to the node's totals.
 """

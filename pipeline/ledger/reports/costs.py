@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 from pipeline.model.ledger_usage import UsageRow
 
 DIGITS: Final = 2
-"""Decimal places of a cost."""
+"""Number of decimal places of a cost."""
 
 _HOUR_NS: Final = 3_600 * 10**9
 _KWH_MJ: Final = 3_600_000 * 1_000
@@ -30,8 +30,8 @@ class Sum(Generic[Number]):
     """The sum of amounts, as far as it is known.
 
     Attributes:
-        known: the sum of the known amounts; None if none is known.
-        partial: whether an amount is unknown and missing in the sum.
+        known: the sum of the known amounts; None if there are amounts and none is known.
+        partial: whether some amounts are known and others are not; False if none is known.
     """
 
     known: Number | None = None
@@ -52,9 +52,9 @@ class Prices:
     """The prices, each 0 or more.
 
     Attributes:
-        gpu_hour: price of holding a whole GPU for an hour; None if that is not charged.
-        kwh: price of a kilowatt hour; None if that is not charged.
-        currency: the currency, shown in reports.
+        gpu_hour: price of holding a whole GPU for an hour; None if it is not charged.
+        kwh: price of a kilowatt hour; None if it is not charged.
+        currency: the currency, for reports.
     """
 
     gpu_hour: Decimal | None = None
@@ -63,23 +63,23 @@ class Prices:
 
     @property
     def any(self) -> bool:
-        """Whether anything is charged."""
+        """Whether there is any price."""
         return self.gpu_hour is not None or self.kwh is not None
 
 
 def gpu_fraction(device: str, name: str) -> Fraction | None:
-    """Return which fraction of a GPU a device is, by compute slices.
+    """Return which fraction of a GPU a device is, by the number of compute slices.
 
     This is 2/7 for `2g.20gb`, and 1/7 for `1c.3g.40gb`, a compute instance with one slice. GPUs
     have 7 slices; an A30 and an RTX PRO 6000 have 4 (NVIDIA's MIG user guide, "Supported MIG
     profiles").
 
     Args:
-        device: uuid.
+        device: uuid of the device.
         name: model, or the profile of a MIG instance with the model of its GPU.
 
     Returns:
-        1 for a whole GPU; None for a MIG instance whose profile is unknown.
+        The fraction; 1 for a whole GPU, None for a MIG instance whose profile is unknown.
     """
     if not device.startswith(_INSTANCE):
         return Fraction(1)
@@ -92,11 +92,11 @@ def gpu_fraction(device: str, name: str) -> Fraction | None:
 def cost(
     usage: Iterable[UsageRow], parts: Mapping[str, Fraction | None], prices: Prices
 ) -> Sum[Fraction]:
-    """Return the exact cost of several usage rows together.
+    """Return the exact cost of several usage rows together, as far as it is known.
 
     Args:
         usage: the rows.
-        parts: the fraction of a GPU that each device is.
+        parts: the fraction of a GPU that each device is, by uuid; None if unknown.
         prices: the prices.
     """
     held: dict[str, int] = {}
@@ -129,8 +129,8 @@ def round_to_total(exact: Sequence[Fraction], digits: int = DIGITS) -> list[Deci
         digits: the number of decimal places.
 
     Returns:
-        The rounded parts, each within one unit of the last digit. Their sum is that of `exact`,
-        rounded to the nearest, half to even.
+        The rounded parts; each differs from its part by less than one unit of the last digit. Their
+        sum is that of `exact`, rounded to the nearest, half to even.
     """
     unit = 10**digits
     scaled = [part * unit for part in exact]

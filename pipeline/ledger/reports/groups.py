@@ -24,7 +24,7 @@ EMPTY: Final = "(empty)"
 
 
 class GroupByError(ValueError):
-    """A text is not a valid grouping; the message lists the valid ones."""
+    """A text is not a valid grouping. The message lists the valid ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class GroupBy:
         """Parse `namespace`, `pod`, `workload`, `device` or `label:KEY`.
 
         Raises:
-            GroupByError: the text is none of these.
+            GroupByError: the text is none of these, or KEY is not the key of a label.
         """
         for kind in _FIELDS:
             if text == kind != "label":
@@ -84,7 +84,7 @@ class GroupKey:
 
     Attributes:
         parts: the values of `GroupBy.fields`; None for a value that is unknown or missing.
-        name: the name that is shown.
+        name: the group's name in reports.
     """
 
     parts: tuple[str | None, ...]
@@ -96,8 +96,8 @@ def group_usage(
 ) -> list[tuple[GroupKey, list[UsageRow]]]:
     """Return the groups with their usage rows.
 
-    Unattributed usage is left out, except when grouping by device: then there is a group for each
-    device, with all of its usage.
+    Unattributed usage is left out. If grouped by device, each device is a group with all of its
+    usage, including unattributed usage.
 
     Args:
         usage: the usage rows.
@@ -126,11 +126,11 @@ _Pod: TypeAlias = tuple[str, str, str]
 
 
 def _pods(selected: Iterable[UsageRow]) -> Mapping[_Pod, ContainerIdentity]:
-    """Return what is known of each pod from all of its rows.
+    """Return the combined properties of each pod, from all of its rows.
 
-    Some containers of a pod may have ended before a source reported the pod's name. Usage with a
-    uid but no name belongs to the only name of this uid. If a uid has several names, usage without
-    a name keeps none.
+    Some containers of a pod may have ended before a source reported the pod's name. A row with a
+    uid but no name belongs to the only pod name with this uid. If a uid has several names, such a
+    row stays without a name.
     """
     containers_by_pod: dict[str, dict[_Pod, set[ContainerIdentity]]] = {}
     for one in selected:
@@ -153,7 +153,7 @@ def _pod(attribution: ContainerIdentity) -> _Pod:
 
 
 def _merge_identities(identities: Collection[ContainerIdentity]) -> ContainerIdentity:
-    """Return everything that is known of a pod, independent of the order of rows."""
+    """Return the known properties of a pod. The result does not depend on the order of rows."""
     subjects = [one.subject for one in identities]
     # Prefer known values to unknown ones, and choose among different ones consistently.
     named = max(subjects, key=lambda each: (bool(each.pod), each.namespace, each.pod))
@@ -188,7 +188,7 @@ def _key(
 def _pod_names(
     groups: Iterable[tuple[str | None, ...]],
 ) -> Mapping[tuple[str | None, ...], str]:
-    """Return a unique name for each pod, to be shown."""
+    """Return a unique name of each pod for reports."""
     alike: dict[str, list[tuple[str | None, ...]]] = {}
     for parts in groups:
         namespace, pod, uid = parts

@@ -1,4 +1,4 @@
-"""The usage report: rows that sum to the node's totals exactly."""
+"""The usage report: its rows sum exactly to the node's totals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,23 +19,23 @@ from pipeline.model.ledger_usage import DeviceTotal, UsageRow, UsageWindow
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The usage of a group, the unattributed usage, or that of the whole node.
+    """The usage of a group, the unattributed usage, or the usage of the whole node.
 
     Attributes:
-        key: the group; None for unattributed usage and the total.
-        held_ns: time for which containers held a device, by share.
-        free_ns: time for which a device was free, by share.
+        key: the group; None for unattributed usage and for the total.
+        held_ns: time for which containers held a device, multiplied by their share.
+        free_ns: time for which a device was free, multiplied by the free share.
         unknown_ns: time for which it is unknown who held a device.
-        accounted_ns: the counted time to which `used` refers: of the device if the row is a
-            device's, else of all devices; 0 if there is nothing to compare.
-        known_holder_ns: the time to which `allocated` refers: `accounted_ns` without the time for
-            which it is unknown who held the device.
+        accounted_ns: the counted time that `used` is a fraction of: that of the device if the row
+            is a device's, else of all devices; 0 for the unattributed usage.
+        known_holder_ns: the time that `allocated` is a fraction of: `accounted_ns` without the time
+            for which it is unknown who held the device.
         busy_ns: busy time.
-        idle_ns: held time minus busy time, of usage with a known busy time. Below 0 if more was
-            used than held.
+        idle_ns: held time minus busy time, of usage with a known busy time. Negative if devices
+            were busy for longer than they were held.
         energy_mj: energy in millijoules.
-        holdings: how many holdings overlap the span of time.
-        cost: with two decimal places; None if no part of it can be calculated.
+        holdings: number of holdings that overlap the span of time.
+        cost: cost with two decimal places; None if no part of it can be calculated.
         cost_partial: whether a part of the cost cannot be calculated and is missing.
     """
 
@@ -78,14 +78,14 @@ class Report:
     `rows` and `unattributed`. Except for holdings and cost it is also the sum of the window's
     `DeviceTotal`; held, free and unknown time together are the counted time.
 
-    Grouped by device, a row contains all usage of its device, including the unattributed one.
+    Grouped by device, a row contains all usage of its device, including the unattributed usage.
 
     Attributes:
         window: the usage that was grouped.
         by: how it was grouped.
         prices: the prices.
         rows: the groups, those with the most held time first. By device: all devices of the window.
-        unattributed: usage that belongs to no container; by device it is empty.
+        unattributed: usage that belongs to no container; without any usage if grouped by device.
         total: the usage of the node.
     """
 
@@ -98,7 +98,7 @@ class Report:
 
 
 def build_report(window: UsageWindow, by: GroupBy, prices: Prices) -> Report:
-    """Return the usage in a span of time by groups.
+    """Return the report on the usage in a span of time.
 
     Args:
         window: the usage from the ledger.
@@ -148,14 +148,14 @@ def _row(
     times: Sequence[DeviceTotal],
     compared: Sequence[DeviceTotal],
 ) -> Row:
-    """Return a row.
+    """Return the row of a group.
 
     Args:
         key: the group.
-        members: its usage.
-        cost: its cost, and whether a part of that is missing.
-        times: the devices whose unattributed time is in the row.
-        compared: the devices to whose time its usage is compared.
+        members: usage of the group.
+        cost: cost of the group, and whether a part of the cost is missing.
+        times: totals of the devices whose unattributed time is in the row.
+        compared: totals of the devices whose time the group's usage is a fraction of.
     """
     unheld_ns = sum(one.held_ns for one in members if one.container is None)
     unknown_ns = min(sum(one.unknown_ns for one in times), unheld_ns)
