@@ -226,7 +226,7 @@ def _text_of(record: logging.LogRecord, ending: str = "") -> logging.LogRecord:
 
 
 def _more(key: str, kind: _Kind) -> logging.LogRecord:
-    what = " and other lines of that place" if key == _OTHERS else ""
+    what = ", and others from the same place in the code," if key == _OTHERS else ""
     copied = copy.copy(kind.shown)
     copied.msg = "%d more lines like the following%s were left out in the last minute: %s"
     copied.args = (kind.omitted, what, kind.shown.msg)

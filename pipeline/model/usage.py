@@ -91,7 +91,7 @@ class Holding:
         busy_ns: busy time in this holding; None where it was never known.
         energy_mj: energy in this holding, in millijoules; None where it was never known.
         memory_peak_bytes: the most memory in any sample; None where it was never known.
-        memory_byte_ns: sum over all intervals of its memory, multiplied by the time of the interval.
+        memory_byte_ns: sum of its memory over all intervals, multiplied by their lengths.
         memory_ns: the time for which its memory was known.
         busy_time_ns: the part of `counted_ns` for which its busy time was known.
         busy_peak_ppm: the largest part of an interval for which it kept the device busy, in

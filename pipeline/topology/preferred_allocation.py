@@ -41,7 +41,7 @@ def mask_named(topology: Topology, text: str) -> int:
     """
     names = [name.strip() for name in text.split(",", _MOST_NAMED)]
     if len(names) > _MOST_NAMED:
-        raise RequestError(f"more than {_MOST_NAMED} GPUs are listed; list at most that many")
+        raise RequestError(f"more than {_MOST_NAMED} GPUs are listed; list at most {_MOST_NAMED}")
     bits: dict[str, int] = {}
     for number, card in enumerate(topology.cards):
         bits[card.uuid.lower()] = number
@@ -86,7 +86,7 @@ def choose_gpus(
         RequestError: the request is invalid.
     """
     if n > len(topology.cards):
-        raise RequestError(f"n={n}: this node has {len(topology.cards)} GPUs")
+        raise RequestError(f"n={n}: this node has only {len(topology.cards)} GPUs")
     needed = mask_named(topology, must)
     if needed.bit_count() > n:
         raise RequestError(f"n={n}: must names {needed.bit_count()} GPUs, more than n")
@@ -110,7 +110,7 @@ def choose_gpus(
             "gpus": [],
             "mask": "0",
             "score": None,
-            "why": f"{warning}{n} are requested, and there are {count} to choose from",
+            "why": f"{warning}{n} GPUs are requested, but only {count} can be chosen",
             "exact": True,
         }
     return answer | {

@@ -140,5 +140,5 @@ def _least_left(topology: Topology, mask: int, among: int) -> str:
     for kind, group in groups:
         if group & mask and group & (group - 1) and group != topology.mask:
             remaining, size = (group & among & ~mask).bit_count(), group.bit_count()
-            return f"taken from its {kind} of {size}, which leaves {remaining} of it"
-    return "no group has fewer GPUs left"
+            return f"taken from its {kind} of {size} GPUs, where {remaining} can still be chosen"
+    return "it belongs to no group that is smaller than the node"

@@ -105,7 +105,7 @@ def test_a_text_that_varies_makes_a_bounded_number_of_lines(log: Log) -> None:
         log.write("pod %s is not known", word)
     assert len(log.lines) == KINDS
     assert log.left_out() == 10_000 - KINDS
-    assert "other lines of that place" in log.lines[-1]
+    assert "others from the same place in the code" in log.lines[-1]
 
 
 def test_r7_one_kind_has_one_traceback_per_minute(log: Log) -> None:

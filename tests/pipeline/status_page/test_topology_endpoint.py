@@ -177,7 +177,7 @@ async def test_too_few_free_gpus_are_no_error_and_result_in_no_choice() -> None:
         "gpus": [],
         "mask": "0",
         "score": None,
-        "why": "7 are requested, and there are 6 to choose from",
+        "why": "7 GPUs are requested, but only 6 can be chosen",
         "exact": True,
     }
 
@@ -190,7 +190,7 @@ INVALID = [
     ("/topology/best?n=two", "n='two'"),
     ("/topology/best?n=1e3", "n='1e3'"),
     ("/topology/best?n=%D9%A3", "1 or more"),
-    ("/topology/best?n=9", "n=9: this node has 8 GPUs"),
+    ("/topology/best?n=9", "n=9: this node has only 8 GPUs"),
     ("/topology/best?n=9999999999999999999999", "1 or more"),
     ("/topology/best?n=1&must=0,1", "n=1: must names 2 GPUs"),
     ("/topology/best?n=1&must=8", "there is no GPU '8' here: name some of GPU 0-7"),

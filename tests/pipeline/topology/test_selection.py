@@ -310,8 +310,18 @@ def test_two_gpus_on_one_board_score_higher_than_two_behind_a_switch() -> None:
                 "pairs: 2 NV1+PHB, 2 NV2+PHB, 1 NV1+PIX, 1 NV2+PIX; leaves GPU 4-7"
             ),
         ),
-        (pcie, 0xFD, 1, "taken from its PIX group of 2, which leaves 0 of it; leaves GPU 2-7"),
-        (four_h100, 0x0F, 1, "no group has fewer GPUs left; leaves GPU 1-3"),
+        (
+            pcie,
+            0xFD,
+            1,
+            "taken from its PIX group of 2 GPUs, where 0 can still be chosen; leaves GPU 2-7",
+        ),
+        (
+            four_h100,
+            0x0F,
+            1,
+            "it belongs to no group that is smaller than the node; leaves GPU 1-3",
+        ),
         (pcie, 0x11, 2, "the only choice; pairs: 1 SYS"),
     ],
 )

@@ -139,14 +139,14 @@ def test_too_few_free_gpus_end_with_status_3(
     file = recording(tmp_path / "recording.gz")
     status, out, err = run(capsys, "--recording", str(file), "best", "-n", "8")
     assert (status, out) == (3, "")
-    assert err == "8 are requested, and there are 6 to choose from\n"
+    assert err == "8 GPUs are requested, but only 6 can be chosen\n"
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         (("-n", "x"), "give the number of GPUs to choose"),
-        (("-n", "9"), "this node has 8 GPUs"),
+        (("-n", "9"), "this node has only 8 GPUs"),
         (("-n", "1", "--must", "0,1"), "must names 2 GPUs"),
         (("-n", "1", "--candidates", ""), "candidates lists no GPU"),
         (("-n", "1", "--candidates", "GPU-nope"), "there is no GPU 'GPU-nope' here"),
@@ -181,7 +181,7 @@ async def test_a_daemon_is_queried(capsys: pytest.CaptureFixture[str]) -> None:
         assert best == f"4\t{uuid_of(4)}\n5\t{uuid_of(5)}\n"
         assert "link score" in why
         status, _, why = await run_in_thread(capsys, "best", "-n", "7", "--url", url)
-        assert (status, why) == (3, "7 are requested, and there are 6 to choose from\n")
+        assert (status, why) == (3, "7 GPUs are requested, but only 6 can be chosen\n")
 
 
 async def test_without_options_the_daemon_of_this_machine_is_queried(
@@ -258,7 +258,7 @@ def test_a_daemon_that_does_not_run_is_an_error(
 ) -> None:
     status, out, err = run(capsys, "--url", unused_url)
     assert (status, out) == (1, "")
-    assert err == f"podgpu: nothing answers at {unused_url}: Connection refused\n"
+    assert err == f"podgpu: no server responds at {unused_url}: Connection refused\n"
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_without_a_daemon_the_driver_is_read(
     fake_nvml.set(hgx(4))
     status, out, err = run(capsys, "--json")
     assert status == 0
-    assert f"nothing answers at {unused_url}: Connection refused; reading NVML" in err
+    assert f"no server responds at {unused_url}: Connection refused; reading NVML" in err
     assert json.loads(out)["nvlink"] == [{"kind": "switch", "mask": "f"}]
     assert "free" not in json.loads(out), "no source reports the holders"
 
