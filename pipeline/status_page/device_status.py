@@ -18,14 +18,14 @@ from pipeline.status_page.status_document import (
 )
 
 MOST_DEVICES: Final = 1024
-"""Most GPUs and instances in a document. Further ones are only counted."""
+"""Maximum number of GPUs and instances in a document. Further ones are only counted."""
 
 MOST_HOLDERS: Final = 64
-"""Most holders of one device in a document. Further ones are only counted."""
+"""Maximum number of holders of one device in a document. Further ones are only counted."""
 
 ALL_HOLDERS: Final = 4096
-"""Approximate limit of holders in a document. With many devices, each has fewer holders, so that
-building the document never blocks the event loop for long."""
+"""Approximate maximum number of holders in a document. With many devices, fewer holders are listed
+for each, so that building the document does not take too long."""
 
 _UP: Final = "gpu_up"
 _BUSY: Final = "gpu_utilization_percent"
@@ -38,11 +38,11 @@ _TEMPERATURE: Final = "gpu_temperature_celsius"
 _FIELDS: Final = frozenset({_UP, _BUSY, _ENGINE, _USED, _TOTAL, _POWER, *_LIMITS, _TEMPERATURE})
 
 Values = Mapping[tuple[str, str], Value]
-"""Readings by UUID and field."""
+"""Values of readings by UUID and field."""
 
 
 def gpus(status_input: StatusInput) -> tuple[tuple[GpuStatus, ...] | None, int]:
-    """Return the GPUs in their order, and how many devices were left out.
+    """Return the GPUs with their instances, and the number of devices that were left out.
 
     The GPUs are None if no source has reported devices.
     """
@@ -67,8 +67,8 @@ class _View(NamedTuple):
 
     Attributes:
         status_input: state of the daemon.
-        values: readings.
-        limit: most holders of one device, and of containers with access to it.
+        values: values of readings.
+        limit: maximum number of holders of one device, and of containers with access to it.
     """
 
     status_input: StatusInput
@@ -85,7 +85,7 @@ def _values(snapshot: Snapshot) -> Values:
 
 
 def _gpu(view: _View, uuid: str, group: Sequence[Attribution]) -> GpuStatus:
-    """Return a GPU with its instances. A source may report only the instances."""
+    """Return a GPU with its instances. `group` has only instances if a source lists only these."""
     whole = next((one for one in group if one.device.mig is None), None)
     below = [one for one in group if one.device.mig is not None]
     device, values = group[0].device, view.values
@@ -182,7 +182,7 @@ def _place(number: int | None) -> int | None:
 
 
 def text_or_none(text: str | None) -> str | None:
-    """Return a text on one line; None if it is empty or unknown."""
+    """Return a text as one line; None if the text is empty or None."""
     return line(text) if text else None
 
 

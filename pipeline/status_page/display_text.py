@@ -1,4 +1,4 @@
-"""Format a status document as text: its numbers and names, and the problems that need attention."""
+"""Format the numbers and names of a status document as text, and list its problems."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -19,10 +19,10 @@ UNKNOWN: Final = "unknown"
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 SILENT: Final = 300.0
-"""Seconds within which a source that is up should report and confirm its claims."""
+"""Seconds after which a source that is up should have reported, or confirmed its claims, again."""
 
 RECENT: Final = 900.0
-"""Seconds for which a loss of data counts as a problem."""
+"""Seconds after a loss of data during which the loss counts as a problem."""
 
 
 def span(seconds: float) -> str:
@@ -48,12 +48,12 @@ def amount(count: int) -> str:
 
 
 def hours(seconds: float) -> str:
-    """Return a duration in hours: `12.3 h`; `<0.1 h` for a short one that is not 0."""
+    """Return a duration in hours: `12.3 h`; `<0.1 h` for a shorter one that is not 0."""
     return f"{_least(seconds / 3600, 1)}\N{NO-BREAK SPACE}h"
 
 
 def kilowatt_hours(joules: float) -> str:
-    """Return an energy in kilowatt hours: `3.45 kWh`; `<0.01 kWh` for a small one that is not 0."""
+    """Return an energy in kilowatt hours: `3.45 kWh`; `<0.01 kWh` for less that is not 0."""
     return f"{_least(joules / 3.6e6, 2)}\N{NO-BREAK SPACE}kWh"
 
 
@@ -65,14 +65,14 @@ def _least(figure: float, digits: int) -> str:
 
 
 def holder_name(holder: HolderStatus | PartialRef) -> str:
-    """Return `namespace/pod (container)`, as far as it is known."""
+    """Return `namespace/pod (container)`, without the parts that are unknown."""
     pod = holder.pod or (f"uid {holder.uid}" if holder.uid else UNKNOWN)
     whole = f"{holder.namespace}/{pod}" if holder.namespace else pod
     return f"{whole} ({holder.container})" if holder.container else whole
 
 
 def share_text(holder: HolderStatus) -> str:
-    """Return the share of a holder: `50 %`, `2 replicas`; empty for all of it, or if unknown."""
+    """Return the share of a holder: `50 %` or `2 replicas`; empty for a whole or unknown share."""
     if holder.share is not None:
         return "" if holder.share == 1 else f"{holder.share * 100:.3g} %"
     if holder.replicas is not None:
@@ -93,7 +93,7 @@ def placement_text(instance: InstanceStatus) -> str:
 
 
 def memory(device: DeviceStatus) -> str:
-    """Return `40.2 of 79.6 GiB`, as far as it is known."""
+    """Return used and total memory: `40.2 of 79.6 GiB`, as far as they are known."""
     used, total = device.memory_used_bytes, device.memory_total_bytes
     if used is None:
         return UNKNOWN if total is None else f"? of {size(total)}"
@@ -106,21 +106,21 @@ def memory(device: DeviceStatus) -> str:
 
 
 def part(some: float | None, whole: float | None) -> float | None:
-    """Return a fraction from 0 to 1; None if it is unknown."""
+    """Return a part of a whole as a fraction from 0 to 1; None if it is unknown."""
     if some is None or not whole:
         return None
     return min(max(some / whole, 0.0), 1.0)
 
 
 def unheld_text(device: DeviceStatus) -> str:
-    """Return the text for a device without known holders. A lost device is not free."""
+    """Return the text for a device without listed holders. A lost device is not called free."""
     if device.holders is None:
         return UNKNOWN
     return "free" if device.state == "up" else "not held"
 
 
 def conflicts_text(device: DeviceStatus) -> str:
-    """Return how many pods have conflicting claims; empty if none has."""
+    """Return a text with the number of pods with conflicting claims; empty if there are none."""
     count = device.conflicts
     if not count:
         return ""
@@ -128,7 +128,10 @@ def conflicts_text(device: DeviceStatus) -> str:
 
 
 def access_text(device: DeviceStatus) -> str:
-    """Return how many containers have access without holding the device; empty if none has."""
+    """Return a text with the number of containers that have access and do not hold the device.
+
+    Empty if there are none.
+    """
     count = len(device.access) + device.access_left_out
     if not count:
         return ""
@@ -136,14 +139,17 @@ def access_text(device: DeviceStatus) -> str:
 
 
 def unresolved_text(count: int) -> str:
-    """Return how many ids match no device; empty if all do."""
+    """Return a text with the number of ids that match no device; empty if there are none."""
     if not count:
         return ""
     return "1 id that matches no device" if count == 1 else f"{count} ids that match no device"
 
 
 def held(gpu: GpuStatus) -> str:
-    """Return how many of a GPU's instances are held: `5 of 7 instances held`."""
+    """Return how many of a GPU's instances are held: `5 of 7 instances held`.
+
+    If it is unknown which are held, return only their number.
+    """
     known = [instance.holders for instance in gpu.instances if instance.holders is not None]
     count = len(gpu.instances)
     several = f"{count} instance{'s' if count > 1 else ''}"
@@ -153,12 +159,15 @@ def held(gpu: GpuStatus) -> str:
 
 
 def problems(status: StatusDocument) -> list[str]:
-    """Return one line for each problem, the most severe first; empty if there is none."""
+    """Return one line of text for each problem; empty if there is none.
+
+    Problems of GPUs come first, then those of sources, sinks and claims.
+    """
     return [*_gpus(status), *_sources(status.sources), *_sinks(status.sinks), *_claims(status)]
 
 
 def summary(status: StatusDocument) -> str:
-    """Return the number of GPUs by state: `8 GPUs: 7 up, 1 lost; 56 MIG instances`."""
+    """Return a text with the number of GPUs by state: `8 GPUs: 7 up, 1 lost; 56 MIG instances`."""
     if status.gpus is None:
         return "no GPU is known"
     count = len(status.gpus)

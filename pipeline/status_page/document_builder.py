@@ -25,10 +25,10 @@ from pipeline.status_page.status_document import (
 )
 
 MOST_PODS: Final = 10
-"""Most pods in a document: those with the most held time. The others are summed."""
+"""Maximum number of pods in a document: those with the most held time. The others are summed."""
 
 _ONGOING_SECONDS: Final = 45.0
-"""Seconds after which the error of a sink that loses data counts as resolved.
+"""Seconds after its last error at which a sink that lost data counts as recovered.
 
 Errors are reported one at a time, and some sinks send only twice a minute.
 """
@@ -129,7 +129,10 @@ def _sink(
 
 
 def _figures(status_input: StatusInput, role: str) -> Figures:
-    """Return the sums of podgpu's own metrics for a role, `source` or `sink`, over all reasons."""
+    """Return the sums of podgpu's own metrics for a role, `source` or `sink`.
+
+    Each sum is over all other labels, such as the reason.
+    """
     sums: dict[tuple[str, str], float] = {}
     for family, points in status_input.telemetry:
         for point in points:
@@ -141,7 +144,7 @@ def _figures(status_input: StatusInput, role: str) -> Figures:
 
 
 def _losses(status_input: StatusInput) -> Mapping[str, Instant]:
-    """Return the time of the last loss of each sink that lost data, by name."""
+    """Return the time of the last loss of each sink that lost data, by name of the sink."""
     found: dict[str, Instant] = {}
     for family, points in status_input.telemetry:
         for point in points if family.timestamped else ():
@@ -178,7 +181,7 @@ def _flag(reported: Figures, family: str, name: str) -> bool | None:
 
 
 def _used(status_input: StatusInput) -> UsageStatus | None:
-    """Return the usage data of the ledger; None without a ledger."""
+    """Return the usage from the ledger; None without a ledger."""
     day = status_input.last_day
     if day is None:
         return None
@@ -213,7 +216,7 @@ def _day(status_input: StatusInput, report: Report) -> DayStatus:
 
 
 def _devices(status_input: StatusInput) -> Sequence[Row]:
-    """Return the rows of devices in the order of the snapshot. Devices that are gone come last."""
+    """Return the rows of devices in the order of the snapshot; devices not in it come last."""
     day, snapshot = status_input.last_day, status_input.snapshot
     if day is None or day.devices is None:
         return ()

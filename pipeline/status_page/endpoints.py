@@ -1,4 +1,4 @@
-"""Serve the status document and the page. Each is rendered on request, at most once a second."""
+"""Serve the status document and the page. Each is rendered on request, at most once per second."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from pipeline.status_page.status_document import StatusDocument
 PATH: Final = "/status"
 
 GOOD_FOR_NS: Final = NS
-"""How long a rendered page is served again, so that many viewers cost as little as one."""
+"""Nanoseconds for which a rendered page is reused, so that many viewers cost as little as one."""
 
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 
@@ -29,8 +29,8 @@ class StatusPages:
     """HTTP handlers that serve the status of the node.
 
     Args:
-        now: returns the current time.
-        known: returns the current state of the daemon.
+        now: function that returns the current time.
+        known: function that returns the current state of the daemon.
     """
 
     def __init__(self, now: Callable[[], Instant], known: Callable[[], StatusInput]) -> None:
@@ -40,7 +40,7 @@ class StatusPages:
 
     @property
     def pages(self) -> Pages:
-        """Handlers and titles, by path."""
+        """Handler and title of each page, by path. The page at `/` is not included."""
         return {PATH: (self.show, "the same as this page, as JSON")}
 
     async def show(self, _: HttpRequest) -> HttpResponse:
@@ -52,7 +52,7 @@ class StatusPages:
         """Serve the page as HTML.
 
         Args:
-            request: `?refresh=SECONDS` sets the reload interval, 0 for never.
+            request: the request. `?refresh=SECONDS` sets the reload interval; 0 means never.
             links: paths and titles of other pages.
         """
         content = await self._current().render(links)
@@ -77,10 +77,10 @@ class StatusPages:
 
 
 class _StateAtOneTime:
-    """The state of the daemon at one time. Each format is rendered once from it.
+    """The state of the daemon at one time. Each format is rendered from it once.
 
     Attributes:
-        finished: whether nothing is being rendered. Only then the next state is used, so that
+        finished: whether nothing is being rendered. Only then is the next state used, so that
             threads do not accumulate if rendering takes longer than `GOOD_FOR_NS`.
     """
 
@@ -95,7 +95,7 @@ class _StateAtOneTime:
         return all(future.done() for future in self._results.values())
 
     async def render(self, links: Links | None) -> bytes:
-        """Render in a thread, because it can block for a while on a large node."""
+        """Render the page with links, or without `links` the document, in a separate thread."""
         future = self._results.get(links)
         if future is None:
             # A thread for this call only: with a shared thread, others would wait if it hangs.
@@ -106,7 +106,7 @@ class _StateAtOneTime:
         return await asyncio.shield(future)
 
     def _make(self, links: Links | None) -> bytes:
-        """Return the page without its footer, or without `links` the document. Thread-safe."""
+        """Return the page without its footer; without `links`, the document. Thread-safe."""
         with self._lock:
             if isinstance(self._state, StatusInput):
                 # Replaces the input: otherwise the snapshot would stay in memory.

@@ -16,10 +16,10 @@ from pipeline.model.ledger_usage import UsageWindow
 DAY_NS: Final = 86_400 * NS
 
 GOOD_FOR_NS: Final = 60 * NS
-"""How long a result is used before the ledger is queried again."""
+"""Nanoseconds for which a result is used before the ledger is queried again."""
 
 QUERY_TIMEOUT: Final = 30.0
-"""Seconds for reading and grouping. A ledger whose file does not respond fails sooner."""
+"""Seconds for reading and grouping. If the file does not respond, the ledger fails earlier."""
 
 _BY: Final = (GroupBy("pod"), GroupBy("device"))
 
@@ -33,11 +33,11 @@ class LastDayUsage:
     """The last result of a ledger.
 
     Attributes:
-        sink: name of the ledger.
+        sink: name of the ledger's sink.
         report: usage by pod; None before the first result.
         devices: usage by device; None before the first result.
-        read_at: time of the result; None before the first.
-        error: error of the last query; empty if it succeeded.
+        read_at: time of the result; None before the first result.
+        error: error of the last query; empty if the query succeeded.
     """
 
     sink: str
@@ -51,9 +51,9 @@ class LastDayCache:
     """Caches the last result of a ledger, and queries it again in the background when it is old.
 
     Args:
-        clock: measures the age of the result.
-        ledgers: returns the running ledgers by name; the first is used.
-        spawn: starts a task that ends with the daemon.
+        clock: clock that measures the age of the result.
+        ledgers: function that returns the running ledgers by name. The first ledger is used.
+        spawn: function that starts a task, which ends with the daemon.
     """
 
     def __init__(
@@ -68,7 +68,10 @@ class LastDayCache:
         self._query: asyncio.Task[None] | None = None
 
     def known(self) -> LastDayUsage | None:
-        """Return the last result, and start a query if it is old; None without a ledger."""
+        """Return the last result; None without a ledger. If the result is old, start a query.
+
+        Before the first result, the returned object has no reports.
+        """
         found = next(iter(self._ledgers().items()), None)
         if found is None:
             self._ledger = self._known = self._queried_at = None
@@ -85,7 +88,7 @@ class LastDayCache:
         return self._known
 
     def close(self) -> None:
-        """Stop querying."""
+        """Cancel a running query."""
         if self._query is not None:
             self._query.cancel()
 

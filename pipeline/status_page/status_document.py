@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 
 VERSION: Final = 1
-"""Version of the format. It increases when a reader of the old format would be misled."""
+"""Version of the format. It increases if readers of the old format would be misled."""
 
 LARGEST: Final = 10**18
 """Largest number in a document. Larger readings are invalid, and some JSON parsers cannot read
@@ -22,7 +22,7 @@ Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A container that a source reports for a device.
+    """A container that a source reports for a device; names are null if they are unknown.
 
     Attributes:
         namespace: namespace of the pod.
@@ -45,10 +45,10 @@ class HolderStatus(ContainerStatus, frozen=True, kw_only=True):
         since_known: whether a source reports that time; otherwise podgpu saw the holder then for
             the first time, and it may have held the device before.
         share: share of the device, above 0 and up to 1.
-        replicas: number of the replicas of the device that it holds.
-        source: name of the source that reports it.
+        replicas: number of replicas of the device that the container holds; null without replicas.
+        source: name of the source that reports the holder.
         evidence: evidence of the claim.
-        age_seconds: seconds since the source last confirmed its claims.
+        age_seconds: seconds since the source last confirmed its claims; null if it never did.
     """
 
     since: Moment
@@ -64,7 +64,7 @@ class AccessStatus(ContainerStatus, frozen=True, kw_only=True):
     """A container that has access to a device without holding it.
 
     Attributes:
-        source: name of the source that reports it.
+        source: name of the source that reports the access.
         evidence: what gives access: a variable, a mount, or a ResourceClaim with `adminAccess`.
     """
 
@@ -77,17 +77,18 @@ class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         uuid: `GPU-...` or `MIG-...`.
-        state: `up` if it responds, `lost` if it does not any more, `unknown` if no source reports
-            it.
-        utilization_percent: part of the time in which a kernel ran. For a MIG instance, and if the
-            driver has no such value: part of the time in which its engine was busy.
+        state: `up` if the device responds, `lost` if it was present and does not respond any more,
+            `unknown` if no source reports its state.
+        utilization_percent: percentage of time in which a kernel ran. For a MIG instance, and if
+            the driver does not report that: percentage of time in which its engine was busy.
         memory_used_bytes: allocated device memory.
         memory_total_bytes: total device memory.
-        holders: its holders; empty if there are none, null if no source reports holders.
-        holders_left_out: how many further holders there are.
-        conflicts: number of pods whose claims on it conflict with others.
-        access: containers with access that do not hold it; not present in older versions.
-        access_left_out: how many further containers have access.
+        holders: holders of the device; empty if there are none, null if no source reports holders.
+        holders_left_out: number of further holders.
+        conflicts: number of pods whose claims on the device conflict with others.
+        access: containers that have access and do not hold the device; missing in documents of
+            older podgpu versions.
+        access_left_out: number of further containers with access.
     """
 
     uuid: str
@@ -125,8 +126,8 @@ class GpuStatus(DeviceStatus, frozen=True, kw_only=True):
         name: product name.
         power_watts: power draw of the whole board.
         power_limit_watts: enforced power limit.
-        temperature_celsius: temperature of the core.
-        instances: its MIG instances.
+        temperature_celsius: temperature of the GPU core.
+        instances: MIG instances of the GPU.
     """
 
     index: Count | None
@@ -142,9 +143,9 @@ class ErrorStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         text: the message.
-        age_seconds: its age; null if only its text is known.
-        over: whether the error is resolved; null for a warning, because the component continues
-            and nothing shows when the cause is gone.
+        age_seconds: seconds since the error or warning; null if only its text is known.
+        over: whether the error is resolved. Null for a warning: the component continues, and
+            nothing shows when the cause is gone.
     """
 
     text: str
@@ -158,13 +159,14 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: name in the configuration.
         kind: kind of the source.
-        state: `up`, `down`, or `waiting` before its first report.
-        age_seconds: seconds since its last report.
-        confirmed_seconds: seconds since it last confirmed its reports of pods and holders.
-        devices: number of devices in its last list.
-        unresolved: number of ids in its claims that match no device; at most 1000.
-        restarts: how often it failed and was restarted.
-        error: its last error or warning.
+        state: `up`, `down`, or `waiting` before the first report.
+        age_seconds: seconds since the last report.
+        confirmed_seconds: seconds since the source last confirmed its reports of pods and holders;
+            null if it reports none.
+        devices: number of devices in the last list of the source; null if it lists no devices.
+        unresolved: number of ids in the source's claims that match no device; at most 1000.
+        restarts: number of restarts of the source after an error.
+        error: last error or warning of the source.
     """
 
     name: str
@@ -184,20 +186,20 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: name in the configuration.
         kind: kind of the sink.
-        up: whether it accepts snapshots.
+        up: whether the sink accepts snapshots.
         delivering: whether the receiver accepts data; null if nothing has been sent yet, and for a
             sink that does not send.
-        queued: points in its queue.
-        queue_bytes: size of the queue.
+        queued: number of points in the queue.
+        queue_bytes: size of the queue in bytes.
         queue_writable: whether the queue can be written to disk; null for a sink without a queue.
         oldest_seconds: age of the oldest data in the queue.
-        emitted: readings that it emitted, or points that its receiver accepted.
-        dropped: readings and points that it gave up.
-        rejected: points that its receiver refused permanently.
+        emitted: number of readings that the sink emitted, or of points that its receiver accepted.
+        dropped: number of readings and points that the sink dropped.
+        rejected: number of points that the receiver refused permanently.
         lost_seconds: seconds since the last dropped or rejected point; null if there was none, or
-            the time is unknown.
-        errors: number of its other failures.
-        error: its last error or warning.
+            if the time is unknown.
+        errors: number of other errors of the sink.
+        error: last error or warning of the sink.
     """
 
     name: str
@@ -217,19 +219,20 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AmountsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Usage of one device, of one pod, or of several together.
+    """Usage of one device, of one pod, or of several devices or pods together.
 
     Attributes:
         held_seconds: time for which containers held a device, multiplied by their share.
         free_seconds: time for which a device was free, multiplied by the free part.
         unknown_seconds: time for which it is unknown who held a device.
-        allocated_ratio: part of the devices' time for which they were held; null if unknown.
-        used_ratio: part of the devices' time for which they were busy; null if unknown.
-        busy_seconds: busy time.
-        idle_seconds: held time minus busy time; negative if more was used than was held.
-        energy_joules: energy.
+        allocated_ratio: fraction of the devices' time in which they were held; null if unknown.
+        used_ratio: fraction of the devices' time in which they were busy; null if unknown.
+        busy_seconds: busy time; null if unknown.
+        idle_seconds: held time minus busy time; negative if devices were busy for longer than they
+            were held; null if unknown.
+        energy_joules: energy in joules; null if unknown.
         holdings: number of holdings.
-        incomplete: whether a part of a value is unknown.
+        incomplete: whether a part of a value is unknown and missing.
     """
 
     held_seconds: Figure
@@ -259,7 +262,7 @@ class PodAmountsStatus(AmountsStatus, frozen=True, kw_only=True):
 
 
 class DeviceAmountsStatus(AmountsStatus, frozen=True, kw_only=True):
-    """Usage of a device by all its users.
+    """Usage of a device by all containers, and its unattributed usage.
 
     Attributes:
         uuid: UUID of the device.
@@ -271,7 +274,7 @@ class DeviceAmountsStatus(AmountsStatus, frozen=True, kw_only=True):
 
 
 class DayStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Usage of the last 24 hours, extended to the start of the first hour.
+    """Usage of the last 24 hours. The first hour is included completely.
 
     Attributes:
         since: start of the time span.
@@ -279,13 +282,13 @@ class DayStatus(msgspec.Struct, frozen=True, kw_only=True):
         accounted_seconds: time with usage data, summed over all devices.
         gap_seconds: time without usage data, summed over all devices.
         pods: the pods with the most held time.
-        others: all other pods together; null if there are none.
-        pods_left_out: number of the other pods.
+        others: usage of all other pods together; null if there are none.
+        pods_left_out: number of other pods.
         unattributed: usage that belongs to no known pod.
         total: usage of the whole node.
-        devices: all devices with usage data, in the order of `gpus`; devices that are not present
+        devices: all devices with usage data, in the order of `gpus`. Devices that are not present
             any more come last.
-        devices_left_out: how many further devices there are.
+        devices_left_out: number of further devices.
     """
 
     since: Moment
@@ -305,10 +308,11 @@ class UsageStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Usage data from a ledger.
 
     Attributes:
-        sink: name of the ledger in the configuration.
-        age_seconds: age of the last result; null before the first.
-        error: error of the last query.
-        day: the last result; null before the first, or if the ledger has no data for this time.
+        sink: name of the ledger's sink in the configuration.
+        age_seconds: age of the last result; null before the first result.
+        error: error of the last query; null if the query succeeded.
+        day: the last result; null before the first result, or if the ledger has no data for this
+            time.
     """
 
     sink: str
@@ -326,11 +330,12 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
         podgpu: podgpu's version.
         time: time of the document, from the node's clock.
         started: when podgpu started.
-        ready: whether every source has reported, or its waiting time is over.
-        waiting_for: what podgpu waits for; null once it is ready.
+        ready: whether podgpu is ready: every source has reported, or the time to wait for it is
+            over.
+        waiting_for: what podgpu waits for; null when it is ready.
         driver: version of the kernel driver.
-        gpus: GPUs by index; null if no source has reported devices.
-        devices_left_out: how many further GPUs and instances there are.
+        gpus: the GPUs; null if no source has reported devices.
+        devices_left_out: number of further GPUs and instances.
         sources: sources in the order of the configuration.
         sinks: sinks in the order of the configuration.
         usage: usage of the last 24 hours; null without a ledger.

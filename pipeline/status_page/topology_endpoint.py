@@ -1,4 +1,4 @@
-"""Serve `/topology` and `/topology/best` on every listener. Read-only."""
+"""Serve `/topology` and `/topology/best` on every listener. Nothing is changed or allocated."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ PATH: Final = "/topology"
 BEST: Final = "/topology/best"
 
 WAITING: Final = 16
-"""Most requests to `/topology/best` that can wait while one is computed."""
+"""Maximum number of requests to `/topology/best` that are computed or wait at a time."""
 
 _FREE_UNKNOWN: Final = "it is unknown which GPUs are free"
 
@@ -29,13 +29,13 @@ _MAX_CHARACTERS: Final = 64
 
 
 class TopologyPages:
-    """HTTP handlers that answer from the newest snapshot.
+    """HTTP handlers that respond from the newest snapshot.
 
-    Choices are computed one after the other in a thread, because with many GPUs they would block
-    the event loop for too long.
+    Choices are computed one after the other in a thread, because with many GPUs they take too long
+    for the event loop.
 
     Args:
-        latest: returns the newest snapshot; None before the first.
+        latest: function that returns the newest snapshot; None before the first.
     """
 
     def __init__(self, latest: Callable[[], Snapshot | None]) -> None:
@@ -45,12 +45,12 @@ class TopologyPages:
 
     @property
     def pages(self) -> Pages:
-        """Handlers and titles, by path."""
+        """Handler and title of each page, by path."""
         title = f"topology of the GPUs, and which are free; {BEST}?n=1 chooses the best"
         return {PATH: (self.show, title), BEST: (self.choose, "")}
 
     async def show(self, request: HttpRequest) -> HttpResponse:
-        """Serve the topology: as JSON, as text with a matrix and a tree, or for Graphviz."""
+        """Serve the topology as JSON, as text with a matrix and a tree, or as a Graphviz graph."""
         if unknown := _unknown(request, ("format",)):
             return unknown
         form = request.query.get("format", "json")
@@ -73,7 +73,7 @@ class TopologyPages:
         return _json(document(topology, available, down=topology_down_reason(snapshot)))
 
     async def choose(self, request: HttpRequest) -> HttpResponse:
-        """Serve the best `n` GPUs out of `candidates` or the free ones, including `must`."""
+        """Serve the best `n` GPUs, including `must`, of `candidates` or else of the free GPUs."""
         if unknown := _unknown(request, ("n", "must", "candidates")):
             return unknown
         query = request.query
@@ -86,7 +86,7 @@ class TopologyPages:
             if candidates is None and (reason := availability_unknown_reason(snapshot)):
                 return plain(503, f"{_FREE_UNKNOWN}: {reason}")
             if self._waiting >= WAITING:
-                return plain(503, "too many requests are being computed: try again later")
+                return plain(503, "too many requests are waiting for a choice: try again later")
             work = partial(choose_gpus, snapshot.topology, snapshot.availability, n)
             work = partial(work, must=query.get("must", ""), candidates=candidates)
             self._executor = self._executor or DaemonExecutor("podgpu-topology")
@@ -100,7 +100,7 @@ class TopologyPages:
         return _json(answer)
 
     def close(self) -> None:
-        """Let the thread end."""
+        """Stop the thread after the current computation."""
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown()
@@ -118,7 +118,10 @@ def _no_topology(snapshot: Snapshot | None) -> HttpResponse:
 
 
 def _unknown(request: HttpRequest, known: tuple[str, ...]) -> HttpResponse | None:
-    """Return an error for unknown or repeated parameters; a typo must not change the result."""
+    """Return an error response if a parameter is unknown or repeated; else None.
+
+    A typo must not change the result.
+    """
     for name in request.query:
         if name not in known:
             return plain(

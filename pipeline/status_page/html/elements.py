@@ -17,10 +17,10 @@ text = html.escape
 
 
 def bar(part: float | None, kind: str) -> str:
-    """Return a bar; empty for an unknown part. It is hidden from screen readers, which have text.
+    """Return a bar; empty if the part is unknown. Screen readers ignore it, and read the text.
 
     Args:
-        part: filled part, from 0 to 1.
+        part: filled part of the bar, from 0 to 1.
         kind: CSS class of the filled part.
     """
     if part is None:
@@ -34,7 +34,7 @@ def bar(part: float | None, kind: str) -> str:
 
 
 def figure(value: float | None, unit: str) -> str:
-    """Return a number with its unit, or a dash that screen readers read as unknown."""
+    """Return a number with its unit; a dash if it is unknown, which screen readers read so."""
     return _UNKNOWN if value is None else f"{value:.0f}&nbsp;{unit}"
 
 
@@ -44,17 +44,20 @@ def known(value: str) -> str:
 
 
 def shown(value: T | None, form: Callable[[T], str]) -> str:
-    """Return a value as text, or a dash if it is unknown."""
+    """Return a value as text, formatted by `form`; a dash if the value is None."""
     return _UNKNOWN if value is None else text(form(value))
 
 
 def cell(content: str, kind: str = "", label: str = "") -> str:
-    """Return a table cell. Its `role` is kept where CSS does not lay it out as a cell.
+    """Return a table cell.
+
+    It sets `role`, so that the element stays a cell for screen readers where CSS gives it another
+    layout.
 
     Args:
-        content: HTML.
-        kind: CSS classes.
-        label: title of the column, which narrow windows show in the cell.
+        content: HTML of the cell.
+        kind: CSS classes of the cell.
+        label: title of the column; in a narrow window it is shown in the cell.
     """
     named = f' data-l="{text(label)}"' if label else ""
     return f'<td role="cell"{_classes(kind)}{named}>{content}</td>'
@@ -64,9 +67,9 @@ def row(head: str, cells: str, kind: str = "") -> str:
     """Return a table row.
 
     Args:
-        head: HTML of its first cell, which is its heading.
+        head: HTML of the first cell, which is the heading of the row.
         cells: HTML of the other cells.
-        kind: CSS class.
+        kind: CSS class of the row.
     """
     first = f'<th scope="row" role="rowheader">{head}</th>'
     return f'<tr role="row"{_classes(kind)}>{first}{cells}</tr>\n'
@@ -78,8 +81,8 @@ def table(
     """Return a table.
 
     Args:
-        kind: CSS class.
-        titled: id of the element that has its title.
+        kind: CSS class of the table.
+        titled: id of the element that contains the title of the table.
         titles: titles of the columns.
         bodies: HTML of the rows, in groups.
         classes: CSS classes of the first columns.

@@ -1,4 +1,4 @@
-"""Render the whole page, with its CSS and the Content-Security-Policy that allows only this CSS."""
+"""Render the whole page, with its CSS, and a Content-Security-Policy that allows only this CSS."""
 
 from base64 import b64encode
 from hashlib import sha256
@@ -85,17 +85,17 @@ _MAX_SECONDS: Final = 3600
 
 
 def refresh(value: str) -> int:
-    """Return after how many seconds a browser reloads the page, 0 for never.
+    """Return the number of seconds after which a browser reloads the page; 0 means never.
 
     Args:
-        value: the number as text; an invalid text gives the default.
+        value: the number as text. An invalid text gives the default; at most 3600 is returned.
     """
     valid = value.isascii() and value.isdecimal() and len(value) <= len(str(_MAX_SECONDS))
     return min(int(value), _MAX_SECONDS) if valid else DEFAULT_SECONDS
 
 
 def body(status: StatusDocument, links: Links) -> str:
-    """Return the page without its footer. It does not depend on the reload interval."""
+    """Return the page without its footer. So it does not depend on the reload interval."""
     node, time = text(status.node), status.time
     found = problems(status)
     running = ""
@@ -131,10 +131,10 @@ _CHOICES: Final = (
 
 
 def footer(seconds: int) -> str:
-    """Return the footer: the reload interval, and links to change it.
+    """Return the footer, with the reload interval and links to change it.
 
     Args:
-        seconds: seconds after which the page is reloaded, 0 for never.
+        seconds: seconds after which the page is reloaded; 0 means never.
     """
     now = f"Reloads every {seconds} s" if seconds else "Does not reload automatically"
     others = ", ".join(
@@ -150,7 +150,7 @@ def footer(seconds: int) -> str:
 
 
 MOST: Final = 20
-"""Most problems that the page shows. Further ones are only counted."""
+"""Maximum number of problems that the page lists. Further ones are only counted."""
 
 
 def _problems(found: list[str]) -> str:

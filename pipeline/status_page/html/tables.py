@@ -34,7 +34,7 @@ from pipeline.status_page.status_document import (
 )
 
 MOST_HOLDERS: Final = 8
-"""Most holders of one device that the page shows; `/status` has more."""
+"""Maximum number of holders of one device that the page shows. `/status` has more."""
 
 _COLUMNS: Final = ("GPU", "Use", "Memory", "Power", "Temp.", "Held by")
 _CLASSES: Final = ("dev", "use", "mem", "", "", "held")
@@ -53,7 +53,7 @@ _STATES: Final = {
 
 
 def gpus(status: StatusDocument) -> str:
-    """Return the table, or a sentence if there is no GPU."""
+    """Return the table of GPUs, or a sentence if no GPU is known."""
     if status.gpus is None:
         return "<p>No source has reported GPUs yet.</p>"
     if not status.gpus:
@@ -135,7 +135,7 @@ def sources(found: tuple[SourceStatus, ...]) -> str:
 
 
 def sinks(found: tuple[SinkStatus, ...]) -> str:
-    """Return the table of sinks."""
+    """Return the table of sinks, or a sentence if there are none."""
     if not found:
         return "<p>No sinks are configured.</p>"
     return table("parts", "sinks", _SINKS, "".join(map(_sink, found)))

@@ -24,14 +24,14 @@ from pipeline.status_page.status_document import (
 )
 
 _Columns: TypeAlias = Mapping[str, Callable[[AmountsStatus], str]]
-"""HTML of the cells of a row, by title of the column."""
+"""Function that returns the HTML of a cell, by title of its column."""
 
 
 def used(status: UsageStatus | None, gpus: Sequence[GpuStatus]) -> str:
-    """Return the section; empty without a ledger.
+    """Return the section with the usage of the last 24 hours; empty without a ledger.
 
     Args:
-        status: usage from the ledger.
+        status: usage from the ledger; None without a ledger.
         gpus: current GPUs, for the names of devices.
     """
     if status is None:
@@ -97,7 +97,7 @@ def _device(usage: DeviceAmountsStatus, name: str) -> str:
 
     Args:
         usage: usage of the device.
-        name: its name in the table of GPUs; empty if it is not there.
+        name: name of the device in the table of GPUs; empty if the device is not in that table.
     """
     model = f" {text(usage.name)}" if usage.name else ""
     uuid = f"<small>{text(usage.uuid)}</small>" if name else ""
@@ -153,7 +153,7 @@ _ALL: Final[_Columns] = {
     "Energy": lambda usage: shown(usage.energy_joules, kilowatt_hours),
 }
 _POD: Final[_Columns] = {**_ALL, "Free": lambda _: "", "Unknown": lambda _: ""}
-"""A pod has no free and no unknown time."""
+"""A pod has neither free nor unknown time."""
 
 _DEVICE: Final[_Columns] = {
     "Held": _ALL["Held"],
