@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from config.value_types import ByteSize
-from pipeline.files.bounded_read import AbsentError, Stamp, UnreadableError, read_file
+from pipeline.files.bounded_read import (
+    AbsentError,
+    Stamp,
+    TooLargeError,
+    UnreadableError,
+    read_file,
+)
 from pipeline.files.file_watch import Watcher
 from pipeline.model import Claim
 from pipeline.model.plugin_ids import reuse_unchanged
@@ -79,8 +85,10 @@ class ClaimFileReader:
             content = read_file(self._path, self._max_size, known)
         except UnreadableError as error:
             self._stamp, self._settled = None, False
-            fix = f"; {self._absent}" if self._absent and isinstance(error, AbsentError) else ""
-            self._outcome = FileFault(f"{error}{fix}")
+            fix = self._absent if isinstance(error, AbsentError) else ""
+            if isinstance(error, TooLargeError):
+                fix = "raise max_size"
+            self._outcome = FileFault(f"{error}; {fix}" if fix else str(error))
             return self._outcome
         if content.data is None:
             return self._outcome

@@ -72,6 +72,6 @@ def _fix_for(error: str, path: Path, writer: str) -> str:
         return "run podgpu as root or with the capability DAC_OVERRIDE, or let its group read it"
     if "was replaced" in error:
         return f"mount the folder {path.parent} instead of the file, or let {writer} write in place"
-    if "max_size" in error:
+    if "larger than" in error:
         return "raise max_size, or check that this is the correct file"
     return "give the path of a file, and mount its folder"

@@ -1,4 +1,4 @@
 """Reading, watching and replacing files that podgpu shares with other programs.
 
-What a file means is not handled here.
+This package does not interpret the content of files.
 """

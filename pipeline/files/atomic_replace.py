@@ -26,15 +26,15 @@ _FIXES: Final = MappingProxyType(
 
 
 class SweptError(Exception):
-    """Another program has removed the new file before it was renamed."""
+    """Another program has removed the temporary file before it was renamed."""
 
 
 class AtomicFile:
-    """A file that is replaced as a whole: a reader gets the old or the new contents, never a mix.
+    """A file that is replaced as a whole: a reader gets the old or the new content, never a mix.
 
     Args:
         path: the file.
-        durable: whether new contents must survive a power failure.
+        durable: whether the new content must survive a power failure.
     """
 
     def __init__(self, path: Path, *, durable: bool) -> None:
@@ -42,7 +42,7 @@ class AtomicFile:
         self._durable = durable
 
     def sweep(self) -> None:
-        """Remove the temporary files of a podgpu that was killed during a write.
+        """Remove temporary files that a podgpu left when it was killed during a write.
 
         Raises:
             OSError: the folder does not exist or can't be read.
@@ -54,15 +54,17 @@ class AtomicFile:
                     _remove(name, folder)
 
     def write(self, data: bytes, *, check: Callable[[], None] | None = None) -> None:
-        """Replace the file; everyone may read it, and it keeps its owner if that is possible.
+        """Replace the file. Everyone may read it. It keeps its owner if podgpu may set the owner.
 
         Args:
-            data: the new contents.
-            check: called directly before the replacement; an exception of it prevents that.
+            data: the new content.
+            check: called directly before the replacement. If it raises an exception, the file is
+                not replaced.
 
         Raises:
-            OSError: it can't be written; the old file is unchanged.
-            SweptError: the new file was removed by another program.
+            OSError: the file cannot be written. The old file is unchanged, unless only the last
+                step failed, which flushes the folder.
+            SweptError: another program removed the temporary file.
         """
         with self._folder() as folder, self._temporary_file(data, folder) as name:
             if check is not None:
@@ -88,7 +90,7 @@ class AtomicFile:
 
     @contextlib.contextmanager
     def _temporary_file(self, data: bytes, folder: int) -> Iterator[str]:
-        """Make a file with a random name; remove it if it is not renamed."""
+        """Write a file with a random name; remove it if the body fails."""
         name = self._stem + secrets.token_hex(8)
         descriptor = os.open(name, _NEW_FLAGS, 0o600, dir_fd=folder)
         try:
@@ -105,7 +107,7 @@ class AtomicFile:
             raise
 
     def _set_permissions(self, descriptor: int, folder: int) -> None:
-        """Set the mode independently of the umask, and the owner of the old file."""
+        """Set the mode, whatever the umask is, and the owner of the old file if that is allowed."""
         os.fchmod(descriptor, MODE)
         with contextlib.suppress(FileNotFoundError, PermissionError):
             old = os.stat(self.path.name, dir_fd=folder, follow_symlinks=False)
@@ -124,12 +126,12 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def refusal(error: OSError, path: Path, place: Path) -> str:
-    """Return why a file can't be written and how to fix that, as text for users.
+    """Return why a file cannot be written, and how to fix it if that is known, as text for users.
 
     Args:
         error: the error.
         path: the file.
-        place: what must be writable: the folder, or the file itself.
+        place: path of what must be writable: the folder, or the file itself.
     """
     text = _FIXES.get(error.errno or 0, "") or os.strerror(error.errno or 0).lower()
     why = text.format(folder=path.parent, place=place, uid=os.geteuid())

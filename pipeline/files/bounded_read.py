@@ -16,7 +16,8 @@ from aiofiles.threadpool.binary import AsyncBufferedReader
 from config.value_types import ByteSize
 
 Stamp: TypeAlias = tuple[int, int, int, int, int]
-"""Changes whenever the file changes, within the resolution of its timestamps."""
+"""State of a file: times of its changes, size, inode and device. It changes whenever the file
+changes, within the resolution of the file system's timestamps."""
 
 # Without O_NONBLOCK, open would wait for a writer if the file is a pipe.
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -27,16 +28,20 @@ _CLOSE_TIMEOUT: Final = 0.5
 
 
 class UnreadableError(Exception):
-    """The file can't be read; the text says why and how to fix it."""
+    """The file cannot be read. The text says why."""
 
 
 class AbsentError(UnreadableError):
     """The file does not exist."""
 
 
+class TooLargeError(UnreadableError):
+    """The file is larger than the caller's limit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Contents of a file; `data` is None if the stamp is the known one."""
+    """Content of a file. `data` is None if the file still has the known stamp."""
 
     stamp: Stamp
     data: bytes | None
@@ -50,11 +55,13 @@ def read_file(
     Args:
         path: the file.
         max_size: maximum size; a larger file is an error.
-        known: stamp of the previous read.
-        orphan: read the file even if it was replaced outside of a mount that shows the old file.
+        known: stamp of the previous read; None if there was none.
+        orphan: whether to read a file that was deleted: the path is a mount of a file that was
+            replaced outside of the mount.
 
     Raises:
-        UnreadableError: it can't be read. The text stays the same while the error does.
+        TooLargeError: the file is larger than `max_size`.
+        UnreadableError: the file cannot be read. The text is the same as long as the cause is.
     """
     with _with_reason(path), open(path, "rb", opener=_open_regular) as file:
         stamp = _stamp(os.fstat(file.fileno()), path, orphan=orphan)
@@ -63,7 +70,7 @@ def read_file(
 
 
 run_in_executor = aiofiles.os.wrap
-"""Return an asynchronous version of a function; its calls run in the default executor."""
+"""Return an asynchronous version of a function. Its calls run in the default executor."""
 
 
 async def read_local_file(path: Path, max_size: ByteSize, known: Stamp | None) -> Content:
@@ -73,12 +80,12 @@ async def read_local_file(path: Path, max_size: ByteSize, known: Stamp | None) -
 
 @contextlib.asynccontextmanager
 async def opened(path: Path) -> AsyncIterator[AsyncBufferedReader]:
-    """Open a file for reading; its calls run in the event loop's default executor.
+    """Open a regular file for reading. Calls of the reader run in the default executor.
 
-    If the reader is cancelled while a call hangs, the file is closed when that call returns.
+    If the task is cancelled while a call hangs, the file is closed when that call returns.
 
     Raises:
-        OSError: it can't be opened, or is not a regular file.
+        OSError: the file cannot be opened, or is not a regular file.
     """
     opening = asyncio.ensure_future(aiofiles.open(path, "rb", opener=_open_regular))
     limit = None
@@ -136,5 +143,5 @@ def _bytes_to_read(stamp: Stamp, max_size: ByteSize) -> int:
 
 def _checked(content: Content, path: Path, max_size: ByteSize) -> Content:
     if content.data is not None and len(content.data) > max_size:
-        raise UnreadableError(f"{path}: is larger than max_size ({max_size})")
+        raise TooLargeError(f"{path}: is larger than the maximum of {max_size}")
     return content

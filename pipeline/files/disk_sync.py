@@ -1,4 +1,4 @@
-"""Flushes folders to the disk, and names disk errors as label values."""
+"""Flushes folders to the disk, and maps disk errors to values of the label `reason`."""
 
 import errno
 import os
@@ -28,8 +28,10 @@ _UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
 def flush_names(descriptor: int) -> None:
     """Flush the names in an open folder to the disk.
 
+    A file system that does not support this is not an error.
+
     Raises:
-        OSError: the disk fails; not if the file system does not support it.
+        OSError: the disk fails.
     """
     try:
         os.fsync(descriptor)
@@ -41,8 +43,10 @@ def flush_names(descriptor: int) -> None:
 def flush_folder(folder: Path) -> None:
     """Flush the names in a folder to the disk.
 
+    A file system that does not support this is not an error.
+
     Raises:
-        OSError: it can't be opened, or the disk fails; not if the file system does not support it.
+        OSError: the folder cannot be opened, or the disk fails.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

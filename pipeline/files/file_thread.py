@@ -12,19 +12,19 @@ from pipeline.host.daemon_threads import DaemonExecutor
 T = TypeVar("T")
 
 _TIMEOUT: Final = 5.0
-"""Seconds that the file system has to respond."""
+"""Seconds in which a call must return."""
 
 _CLOSE_TIMEOUT: Final = 0.5
-"""Seconds that a stopping component waits for a running call."""
+"""Seconds that a stopping component waits for the call in progress."""
 
 
 class FileThread:
-    """Runs blocking calls about one file in a thread. While a call hangs, no further one is made.
+    """Runs blocking calls about one file in a thread. While a call hangs, no other call is made.
 
     Args:
         name: name of the thread.
         path: the file, for messages.
-        warn: called with a warning if a call is abandoned.
+        warn: called with a warning if a call does not return when the thread is closed.
     """
 
     def __init__(self, name: str, path: Path, warn: Callable[[str], None]) -> None:
@@ -49,10 +49,10 @@ class FileThread:
             raise
 
     async def close(self, last: Callable[[], object] | None = None) -> None:
-        """End the thread after the running call, unless that takes too long.
+        """End the thread after the call in progress. If that call does not return soon, log it.
 
         Args:
-            last: a call to make after the running one.
+            last: a call to make after the call in progress; its error is raised here.
         """
         thread, self._thread = self._thread, None
         if thread is None:
@@ -67,10 +67,11 @@ class FileThread:
             self._warn(f"gave up on {self._path}: the last file operation does not return")
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Make a call.
+        """Make a call in the thread, and return its result.
 
         Raises:
-            TransientError: the call raises it, or does not end in time.
+            TransientError: the call raises it, the call does not return within 5 s, or an earlier
+                call has not returned yet.
         """
         if self._thread is None:
             raise RuntimeError("call() was called outside of the component's context")

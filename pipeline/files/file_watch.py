@@ -40,7 +40,7 @@ _LIMITS = {
 
 
 class Watcher:
-    """Watches a file and every folder on the path to it.
+    """Watches a file and every folder and symbolic link on the path to it.
 
     `arm` runs in a thread, because it resolves the path; all other methods are for the event loop.
     """
@@ -54,7 +54,7 @@ class Watcher:
         self._timer: asyncio.TimerHandle | None = None
         self._logged_error = ""
         self.trouble = ""
-        """Why changes may be missed; empty if they can't."""
+        """Why the kernel may not report all changes; empty if it reports all."""
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +67,7 @@ class Watcher:
             self._inotify, self._armed = None, {}
 
     def open(self) -> None:
-        """Get an inotify instance, if there is none."""
+        """Create the inotify instance, if there is none. On an error, set `trouble`."""
         if self._inotify is not None:
             return
         try:
@@ -78,7 +78,10 @@ class Watcher:
             asyncio.get_running_loop().add_reader(self._inotify.fd, self._drain, self._inotify)
 
     def arm(self) -> None:
-        """Watch the folders of the path. Changes of what is read after this call are detected."""
+        """Watch the file and the folders on its path. Call this before you read the file.
+
+        So changes after the read are detected. On an error, set `trouble`.
+        """
         inotify = self._inotify
         if inotify is None:
             return
@@ -101,7 +104,7 @@ class Watcher:
         """Wait for a change; return whether there may have been one.
 
         Args:
-            seconds: the limit; it is lower while changes may be missed.
+            seconds: maximum time to wait. It is at most a second while `trouble` is set.
         """
         limit = min(seconds, _POLL_SECONDS) if self.trouble else seconds
         with contextlib.suppress(TimeoutError):
@@ -117,7 +120,7 @@ class Watcher:
         """Log once that changes may be missed, and once that they are detected again."""
         if self.trouble and self.trouble != self._logged_error:
             log.warning(
-                "%s: cannot watch for changes: %s; checking every second instead",
+                "%s: cannot watch for changes: %s; podgpu checks the file every second instead",
                 self._path,
                 self.trouble,
             )
@@ -126,7 +129,7 @@ class Watcher:
         self._logged_error = self.trouble
 
     def forget(self) -> None:
-        """Forget changes up to now, because the file is about to be read."""
+        """Forget the changes up to now. Call this before you read the file."""
         self._changed.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,8 +1,8 @@
 """Reads the elements of a JSON list, and accepts texts that are not strictly valid.
 
-Texts without importance may contain what strict JSON in UTF-8 does not allow: a half of a surrogate
-pair, which Python writes for bytes that are not text; and bytes that are not UTF-8, which become
-surrogates. Numbers that are too large for floats become infinity.
+Texts that podgpu does not need may contain what strict JSON in UTF-8 does not allow: half of a
+surrogate pair, which Python writes for bytes that are not text; and bytes that are not UTF-8, which
+become surrogates. Numbers that are too large for floats become infinity.
 """
 
 import json
@@ -17,10 +17,10 @@ _DIGITS_OF_INT: Final = 19
 
 
 class ListError(Exception):
-    """The text is no list of JSON.
+    """The text is not a JSON list.
 
     Attributes:
-        offset: the character where that shows.
+        offset: offset of the character at which the error was found.
     """
 
     def __init__(self, problem: str, offset: int) -> None:
@@ -29,15 +29,15 @@ class ListError(Exception):
 
 
 def text_of(data: bytes) -> str:
-    """Return the text of a file without its byte order mark."""
+    """Return the content of a file as text, without a byte order mark."""
     return data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
 
 
 def elements(text: str) -> Iterator[tuple[int, int, object]]:
-    """Yield begin, end and value of each element of a list, up to an error.
+    """Yield start offset, end offset and value of each element of a list, up to an error.
 
     Raises:
-        ListError: it is not JSON from there on, or not a list.
+        ListError: the text is not a list, or is not JSON after the elements that were yielded.
         RecursionError: an element is nested too deeply.
     """
     begin = skip_space(text, 0)
@@ -60,7 +60,7 @@ def elements(text: str) -> Iterator[tuple[int, int, object]]:
 
 
 def skip_space(text: str, offset: int) -> int:
-    """Return the offset after white space."""
+    """Return the offset of the next character that is not white space."""
     found = _SPACE.match(text, offset)
     return found.end() if found else offset
 
@@ -69,8 +69,8 @@ def decode(text: str, offset: int) -> tuple[object, int]:
     """Return the value that begins at an offset, and the offset of its end.
 
     Raises:
-        ListError: there is none.
-        RecursionError: it is nested too deeply.
+        ListError: there is no valid value at the offset.
+        RecursionError: the value is nested too deeply.
     """
     try:
         return _decoder.raw_decode(text, offset)

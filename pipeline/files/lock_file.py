@@ -1,4 +1,4 @@
-"""Lock files that contain the process number of the holder. All functions here block."""
+"""Lock files that contain the process id of the lock's holder. All functions here block."""
 
 import contextlib
 import fcntl
@@ -18,11 +18,11 @@ free, which must not keep podgpu from starting."""
 
 
 def take(descriptor: int) -> None:
-    """Lock a file; try for a tenth of a second.
+    """Lock a file. Try for a tenth of a second.
 
     Raises:
         BlockingIOError: another process holds the lock.
-        OSError: it can't be locked.
+        OSError: the file cannot be locked.
     """
     for _ in range(_TRIES):
         with contextlib.suppress(BlockingIOError):
@@ -33,9 +33,9 @@ def take(descriptor: int) -> None:
 
 
 def sign(descriptor: int) -> None:
-    """Write this process's number into a lock file that it holds.
+    """Write this process's id into a lock file whose lock it holds.
 
-    The number is for users only; a full disk is no error.
+    The id is only for messages, so a failed write is not an error.
     """
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
@@ -43,25 +43,26 @@ def sign(descriptor: int) -> None:
 
 
 def signed(descriptor: int) -> str:
-    """Return the process whose number is in a lock file, as text; empty if there is none.
+    """Return `process N` for the number N in a lock file; empty if it contains no number.
 
     Raises:
-        OSError: it can't be read.
+        OSError: the file cannot be read.
     """
     number = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
     return f"process {number}" if number.isdecimal() else ""
 
 
 def locked_by(path: Path) -> str | None:
-    """Return the holder of a lock, as text that may be empty; None if it is not held.
+    """Return the process that holds a lock, as text; None if no process holds the lock.
 
-    For this check, a shared lock is taken and released immediately.
+    The text is empty if the file contains no process id. For the check, a shared lock is taken and
+    released immediately.
 
     Args:
         path: path of the lock file.
 
     Raises:
-        OSError: it does not exist, or can't be read.
+        OSError: the file does not exist, or cannot be read.
     """
     descriptor = os.open(path, _READ_FLAGS)
     try:

@@ -10,9 +10,9 @@ _MAX_LINKS = 40  # as the kernel
 def untrusted_link(path: str) -> str:
     """Return the first symbolic link on a path that another user may have made; empty if none.
 
-    That is a link that belongs neither to root nor to this process, or is in a folder that belongs
-    to neither or that everyone may write. A program that writes through such a link writes to a
-    file that another user chose.
+    Such a link belongs neither to root nor to this process's user, or it is in a folder that
+    belongs to neither or that everyone may write. A program that writes through the link writes to
+    a file that another user chose.
     """
     trusted = (0, os.geteuid())
     for folder, name in links_of(path):
@@ -32,9 +32,9 @@ def untrusted_link(path: str) -> str:
 def links_of(path: str) -> Iterator[tuple[str, str]]:
     """Yield (folder, name) for each step from the root to the file, through symbolic links.
 
-    A change of one of these names may change what the path leads to. Each pair is yielded before
-    its name is looked up, so that a caller that watches the folder first misses no change. Ends
-    early if a name does not exist or a folder can't be searched.
+    A change of one of these names may change the file that the path leads to. Each pair is yielded
+    before its name is looked up, so that a caller that watches the folder first misses no change.
+    The iteration ends early if a name does not exist or a folder cannot be searched.
     """
     folder = "/"
     steps = _steps(os.path.join(os.getcwd(), path))  # noqa: PTH109, PTH118 - text, not Path: `..`

@@ -1,8 +1,8 @@
 """Finds the pod and container of a process by its cgroup, in `/proc/PID/cgroup`.
 
-The kubelet makes a cgroup for each pod with the pod's UID in its name, and the container runtime
-one below it for each container, with the container's id. The notation depends on the cgroup driver,
-the runtime and the kubelet's cgroup root; the two ids are always there.
+The kubelet creates a cgroup for each pod with the pod's UID in its name. The container runtime
+creates one below it for each container, with the container's id. The notation depends on the cgroup
+driver, the runtime and the kubelet's cgroup root; both ids are always there.
 """
 
 import re
@@ -31,16 +31,16 @@ _ESCAPED_DASH: Final = "\\x2d"  # systemd's notation of a dash in unit names
 def container_of(text: str) -> PartialRef | None:
     """Return the pod and container of a process.
 
-    Supports both cgroup versions and hybrid machines; kubelets with and without systemd, and any
-    cgroup root; containerd, CRI-O, docker and podman. A cgroup below a container's cgroup belongs
-    to that container. If the reader has its own cgroup namespace, another container of the reader's
-    pod has a container id only.
+    This supports both cgroup versions and machines with both; kubelets with and without systemd,
+    and any cgroup root; containerd, CRI-O, docker and podman. A cgroup below a container's cgroup
+    belongs to that container. If podgpu has its own cgroup namespace, only the container id is
+    known of another container of podgpu's pod.
 
     Args:
-        text: contents of `/proc/PID/cgroup`: lines of `id:controllers:path`.
+        text: content of `/proc/PID/cgroup`: lines of `id:controllers:path`.
 
     Returns:
-        Pod UID and container id, as far as they are there; `NO_CONTAINER` for a process that is not
+        Pod UID and container id, as far as they are known; `NO_CONTAINER` for a process that is not
         in a pod; None if the text contains no cgroup.
     """
     # Most hybrid machines have the same path on each line; some have it on those of version 1 only.
@@ -49,17 +49,17 @@ def container_of(text: str) -> PartialRef | None:
 
 
 def is_root(text: str) -> bool:
-    """Return whether a process is in the root cgroup, as the reader sees it.
+    """Return whether a process is in the root cgroup, as this process sees it.
 
-    For the reader itself this means that it has its own cgroup namespace, or that the machine uses
-    no cgroups.
+    For this process itself, True means that it has its own cgroup namespace, or that the machine
+    uses no cgroups.
     """
     paths = _paths(text)
     return bool(paths) and all(path == "/" for path in paths)
 
 
 def names_container(text: str) -> bool:
-    """Return whether a process is in a container, of a pod or not."""
+    """Return whether a process is in a container, whether or not the container is of a pod."""
     return any(
         _POD.fullmatch(name) or _CONTAINER.fullmatch(name)
         for path in _paths(text)

@@ -1,4 +1,4 @@
-"""Threads for blocking calls. The end of the process does not wait for them."""
+"""Threads for blocking calls. The process does not wait for them when it exits."""
 
 import asyncio
 import queue
@@ -15,15 +15,16 @@ T = TypeVar("T")
 class DaemonExecutor(ThreadPoolExecutor):
     """Runs calls in daemon threads, which are started as needed.
 
-    At exit the interpreter joins the threads of a `ThreadPoolExecutor` (also used by aiofiles). A
-    pipe without a reader, or a file server that does not respond, would keep podgpu from stopping.
-    This class is a subclass only because event loops accept nothing else.
+    When the interpreter exits, it joins the threads of a `ThreadPoolExecutor` (also used by
+    aiofiles). A call that hangs, on a pipe without a reader or on a file server that does not
+    respond, would keep podgpu from stopping. This class is a subclass only because event loops
+    accept no other executor.
 
     References to a call's arguments are released as soon as the call has ended or is cancelled.
 
     Args:
         name: name of the threads.
-        threads: maximum of threads. With one, calls run in the order of `submit`.
+        threads: maximum number of threads. With one, calls run in the order of `submit`.
     """
 
     def __init__(self, name: str, threads: int = 1) -> None:
@@ -35,7 +36,7 @@ class DaemonExecutor(ThreadPoolExecutor):
         self._calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run a call in a thread, after the calls that were submitted before."""
+        """Run a call in a thread. It starts after the calls that were submitted before."""
         call = _Call(partial(fn, *args, **kwargs))
         self._calls.put(call)
         if not self._idle.acquire(blocking=False) and self._started < self._max_threads:
@@ -44,7 +45,7 @@ class DaemonExecutor(ThreadPoolExecutor):
         return call
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
-        """End the threads after the submitted calls; does not wait."""
+        """End the threads after the calls that were submitted. Does not wait for that."""
         for _ in range(self._started):
             self._calls.put(None)
 
@@ -56,14 +57,14 @@ class DaemonExecutor(ThreadPoolExecutor):
 
 
 class _Call(Future[T]):
-    """The result of a call, and the call itself until it runs."""
+    """The future result of a call, and the call itself until it runs."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         super().__init__()
         self.work: Callable[[], T] | None = work
 
     def cancel(self) -> bool:
-        """Cancel the call, and release it if it did not start."""
+        """Cancel the call, and release its arguments if it did not start."""
         cancelled = super().cancel()
         if cancelled:
             self.work = None
@@ -71,7 +72,9 @@ class _Call(Future[T]):
 
 
 class SingleCall:
-    """Runs one blocking call at a time in a daemon thread. It may outlive what started the call.
+    """Runs blocking calls in a daemon thread, one at a time.
+
+    A call may outlive the component that started it.
 
     Args:
         name: name of the thread.
@@ -84,7 +87,7 @@ class SingleCall:
 
     @property
     def running(self) -> asyncio.Future[Any] | None:
-        """The call that has not returned; None if there is none."""
+        """The call that has not returned yet; None if there is none."""
         return None if self._running is None or self._running.done() else self._running
 
     def start(self, work: Callable[[], T]) -> asyncio.Future[T] | None:
@@ -103,10 +106,10 @@ class SingleCall:
 
         Args:
             work: the call.
-            within: maximum duration, in seconds; a call that takes longer is not ended.
+            within: maximum duration in seconds. A call that takes longer continues in the thread.
 
         Raises:
-            TimeoutError: it takes longer, or an earlier call has not returned.
+            TimeoutError: the call takes longer, or an earlier call has not returned.
             Exception: what the call raised.
         """
         future = self.start(work)
@@ -117,7 +120,7 @@ class SingleCall:
         return future.result()
 
     def stop(self, last: Callable[[], None] | None = None) -> None:
-        """End the thread, after its call if it is in one; until then, no other call is started.
+        """End the thread after the call in progress. Until that has ended, `start` returns None.
 
         Args:
             last: a call that the thread makes before it ends, if there is a thread.

@@ -1,4 +1,4 @@
-"""Opens listening sockets, and explains why one can't be opened."""
+"""Opens listening sockets, and explains why one cannot be opened."""
 
 import asyncio
 import errno
@@ -8,7 +8,7 @@ from typing import Final
 from config.value_types import ListenAddress
 
 BACKLOG = 1024
-"""Maximum of connections that the kernel queues until they are accepted."""
+"""Maximum number of connections that the kernel queues until they are accepted."""
 
 
 _NOT_PERMITTED: Final = "not permitted; ports below 1024 need the capability NET_BIND_SERVICE"
@@ -21,13 +21,14 @@ _REASONS: Final = {
 
 
 async def bind(address: ListenAddress) -> socket.socket:
-    """Open one listening socket: a single one, so that port 0 is the same for IPv4 and IPv6.
+    """Open one listening socket for an address.
 
-    An empty host and the host `::` serve both IPv4 and IPv6, as in Go programs. The host `0.0.0.0`
-    serves IPv4 only.
+    An empty host and the host `::` listen for both IPv4 and IPv6, as in Go programs. The host
+    `0.0.0.0` listens for IPv4 only. There is only one socket, so that port 0 results in the same
+    port for IPv4 and IPv6; of a host name with several addresses, one IPv4 address is preferred.
 
     Raises:
-        OSError: the address can't be listened on; `reason` explains it.
+        OSError: podgpu cannot listen on the address; `reason` explains the error.
         UnicodeError: the host name is invalid.
     """
     if address.host in ("", "::"):
@@ -53,7 +54,7 @@ def _bind_all(port: int) -> socket.socket:
 
 
 def reason(exc: OSError | UnicodeError) -> str:
-    """Return why an address can't be listened on, as text for users."""
+    """Return why podgpu cannot listen on an address, as text for users."""
     if isinstance(exc, socket.gaierror | UnicodeError):
         return "the host name can't be resolved"
     return _REASONS.get(exc.errno or 0) or exc.strerror or str(exc)

@@ -1,4 +1,4 @@
-"""Reduces the memory of a long-lived process with few threads."""
+"""Reduces the memory of a long-running process with few threads."""
 
 import ctypes
 import gc
@@ -10,15 +10,16 @@ _PR_SET_THP_DISABLE = 41  # linux/prctl.h
 
 
 def trim(*, large: bool = False) -> None:
-    """Reduce the memory that the C library and the kernel reserve. Call before threads start.
+    """Reduce the memory that the C library and the kernel reserve. Call this before threads start.
 
     By default the allocator gives every thread its own heap, and with transparent huge pages each
-    stack and heap takes 2 MB. Neither is useful for a process that works some milliseconds per
-    second. On a platform without these calls nothing happens.
+    stack and heap takes 2 MB. A process that works some milliseconds per second needs neither. On a
+    platform without these calls nothing happens.
 
     Args:
-        large: the process sometimes has blocks of many megabytes. Blocks of more than 1 MB are then
-            returned to the system when they are freed; by default the allocator keeps some.
+        large: whether the process sometimes has blocks of many megabytes. Blocks of more than 1 MB
+            are then returned to the system when they are freed; by default the allocator keeps
+            some of them.
     """
     try:
         libc = ctypes.CDLL(None)
@@ -31,7 +32,7 @@ def trim(*, large: bool = False) -> None:
 
 
 def settle() -> None:
-    """Exclude present objects from garbage collection. Call once everything has been loaded.
+    """Exclude the present objects from garbage collection. Call this when everything is loaded.
 
     Modules and classes live as long as the process. Without this, each full collection visits all
     of them, which takes longer than a round of readings.

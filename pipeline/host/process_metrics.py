@@ -9,12 +9,12 @@ from pipeline.model import NS, Instant
 
 
 def process_points(started: Instant) -> dict[str, list[Point]]:
-    """Return CPU time, memory, start time and open files of this process, by family.
+    """Return CPU time, memory, start time and number of open files of this process, by family.
 
-    A metric that the kernel does not provide has no sample.
+    A family that the kernel does not provide is missing.
 
     Args:
-        started: taken as the start of the process.
+        started: time that is returned as the start of the process.
     """
     usage = resource.getrusage(resource.RUSAGE_SELF)
     points = {

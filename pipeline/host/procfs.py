@@ -1,4 +1,4 @@
-"""Reads procfs: text of files, and start time, name and uptime."""
+"""Reads files of procfs, and parses start time, process name and uptime."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ _MAX_BYTES: Final = 1 << 16
 
 
 def read(path: Path) -> str:
-    """Read a file of procfs, which is short; return an empty text on errors. Blocking."""
+    """Return the first 64 KiB of a file of procfs; an empty text on errors. Blocking."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -30,10 +30,10 @@ def read(path: Path) -> str:
 
 
 def started_ticks(text: str) -> int | None:
-    """Return the start time of a process in clock ticks since boot; None if missing.
+    """Return the start time of a process in clock ticks since boot; None if it is missing.
 
     Args:
-        text: contents of `/proc/PID/stat`.
+        text: content of `/proc/PID/stat`.
     """
     # The name before it is in parentheses, and may itself contain parentheses and spaces.
     fields = text.rpartition(")")[2].split()
@@ -42,19 +42,19 @@ def started_ticks(text: str) -> int | None:
 
 
 def name(text: str) -> str:
-    """Return the name of a process, of which the kernel keeps 15 characters; empty if missing.
+    """Return the name of a process; empty if it is missing. The kernel keeps 15 characters of it.
 
     Args:
-        text: contents of `/proc/PID/stat`.
+        text: content of `/proc/PID/stat`.
     """
     return text.partition("(")[2].rpartition(")")[0]
 
 
 def uptime_ns(text: str) -> int | None:
-    """Return the machine's uptime in nanoseconds; None if missing.
+    """Return the machine's uptime in nanoseconds; None if it is missing.
 
     Args:
-        text: contents of `/proc/uptime`, which begin with seconds with two decimals
+        text: content of `/proc/uptime`, which begins with seconds with two decimals
             (proc_uptime(5)).
     """
     try:

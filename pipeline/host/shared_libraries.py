@@ -1,8 +1,9 @@
 """Finds shared libraries as the dynamic linker does, and reads them before they are loaded.
 
 `ctypes.CDLL` holds the interpreter lock during dlopen(3). If the file is a pipe, or on a file
-server that does not respond, all threads would stop: no signals and no requests would be handled.
-Reading a file does not hold the lock, so the file is read first; then only one thread can hang.
+server that does not respond, all threads would stop, and podgpu would handle no signals and no
+requests. Reading a file does not hold the lock. So this module reads the file first, and only the
+thread that calls it can hang.
 """
 
 import contextlib
@@ -27,18 +28,19 @@ _CHUNK: Final = 1 << 20
 _ELF_BYTES: Final = 20
 """Bytes at the start of an ELF file, up to and including e_machine."""
 _MAX_BYTES: Final = 1 << 30
-"""Maximum of bytes that are read of a file; no library is larger."""
+"""Maximum number of bytes that are read of a file; no library is larger."""
 _MAX_CACHE_BYTES: Final = 16 << 20
 
 
 class NoLibraryFileError(OSError):
-    """The file at the path can't be a library; the text names it."""
+    """The file at a path cannot be a library. The text names the file."""
 
 
 def ready(name: str, environ: Mapping[str, str] | None = None, cache: Path = _CACHE) -> None:
-    """Read the file that the dynamic linker would load. Blocks this thread only.
+    """Read the file that the dynamic linker would load. Blocks only this thread.
 
-    A missing file is not an error: the linker searches more places, and reports the error itself.
+    A missing or unreadable file is not an error: the linker searches more paths than this function,
+    and reports the error itself.
 
     Args:
         name: name of a library, such as `libnvidia-ml.so.1`, or a path with a slash.
@@ -46,7 +48,7 @@ def ready(name: str, environ: Mapping[str, str] | None = None, cache: Path = _CA
         cache: the linker's cache.
 
     Raises:
-        NoLibraryFileError: the path is a pipe, a device, a folder or the like.
+        NoLibraryFileError: a searched path is a pipe, a device, a folder or the like.
     """
     for path in _search_paths(name, os.environ if environ is None else environ, cache):
         try:
@@ -63,7 +65,7 @@ def ready(name: str, environ: Mapping[str, str] | None = None, cache: Path = _CA
 
 
 def _read(descriptor: int) -> bytes:
-    """Read a file completely; return its first bytes."""
+    """Read a file to its end, up to 1 GiB; return its first bytes."""
     size, head = 0, b""
     with contextlib.suppress(OSError):  # the linker will report the error
         while size < _MAX_BYTES and (chunk := os.read(descriptor, _CHUNK)):
@@ -90,7 +92,7 @@ def _own_machine() -> bytes:
 
 
 def _search_paths(name: str, environ: Mapping[str, str], cache: Path) -> Iterator[Path]:
-    """Yield the paths that ld.so(8) searches, in its order."""
+    """Yield the paths that ld.so(8) searches, in the order of ld.so."""
     if "/" in name:
         yield Path(name)
         return

@@ -14,8 +14,8 @@ State: TypeAlias = Literal["idle", "reading", "queued", "working", "sending"]
 turn; podgpu makes the response; podgpu sends the response."""
 
 _GRACE_SECONDS: Final = 0.25
-"""Seconds for which a connection must be in its state before it counts as waiting for its client. A new
-connection has that time to send its request."""
+"""Seconds for which a connection must be in its state before it counts as waiting for its client. A
+new connection has that time to send its request."""
 
 _SPARE_DESCRIPTORS: Final = 8
 """File descriptors that are kept free for new connections when there are too few."""
@@ -213,7 +213,7 @@ class ClientShares:
         return not client.ended
 
     def grow_head(self, client: ClientConnection, size: int) -> None:
-        """Count received bytes of a request head, and make room without evicting this connection."""
+        """Count received bytes of a request head; if there is no room, evict other connections."""
         if not client.ended:
             client.head += size
             self._count(client, size)

@@ -349,7 +349,7 @@ def _describe(error: BaseException | str, timeout: float) -> str:
     if isinstance(error, aiohttp.SocketTimeoutError):
         return "stopped responding"
     if type(error) is TimeoutError:
-        return f"no answer within {timeout:g} s"
+        return f"no response within {timeout:g} s"
     if _is_tls_error(error):
         return (
             f"TLS failed: {line(str(error))}; check that the certificates of server and client "

@@ -35,10 +35,10 @@ _DESCRIPTORS: Final = 16
 
 
 def check_descriptors() -> None:
-    """Check that a channel can be made: without file descriptors the library aborts the process.
+    """Check that a channel can be created. Without file descriptors the library aborts the process.
 
     Raises:
-        OSError: the process can't open more file descriptors.
+        OSError: the process cannot open enough file descriptors.
     """
     with ExitStack() as stack:
         for _ in range(_DESCRIPTORS):
@@ -47,9 +47,9 @@ def check_descriptors() -> None:
 
 @cache
 def keep_library() -> None:
-    """Keep the library's thread from now on. Call this before the first channel is made.
+    """Keep the library's thread running from now on. Call this before the first channel is created.
 
     Otherwise the thread ends with the last connection and starts with the next one, and the event
-    loop waits for its end.
+    loop waits for the thread to end.
     """
     grpc.aio.init_grpc_aio()

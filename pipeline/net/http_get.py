@@ -1,4 +1,4 @@
-"""Gets one page over HTTP, within limits of time and size.
+"""Gets one page over HTTP, with limits on time and size.
 
 It imports aiohttp, which takes 10 MB and 0.1 s: import this module only where it is needed.
 """
@@ -31,18 +31,18 @@ _FIXES: Final[dict[int, str]] = {
     HTTPStatus.NOT_FOUND: "check the path",
 }
 BROKEN: Final = (aiohttp.ClientError, OSError, ValueError)
-"""Exceptions of a failed request. ssl.SSLError and TimeoutError are OSErrors."""
+"""Exceptions of a failed request. `ssl.SSLError` and `TimeoutError` are kinds of `OSError`."""
 
 
 def tls(ca_file: Path | None = None, *, insecure: bool = False) -> ssl.SSLContext:
-    """Return a TLS context to verify a server. Reads files: call it in a thread.
+    """Return a TLS context that verifies servers. It reads files: call it in a thread.
 
     Args:
-        ca_file: certificates of authorities; None for those of the system.
-        insecure: accept any server.
+        ca_file: file with certificates of authorities; None for those of the system.
+        insecure: whether to accept any server, without verification.
 
     Raises:
-        TransientError: the certificates can't be read; the text names the file.
+        TransientError: the certificates cannot be read; the text names the file.
     """
     try:
         context = ssl.create_default_context(cafile=ca_file)
@@ -62,11 +62,11 @@ def tls(ca_file: Path | None = None, *, insecure: bool = False) -> ssl.SSLContex
 def new_session(
     timeout: float, connector: aiohttp.BaseConnector | None = None
 ) -> aiohttp.ClientSession:
-    """Return a session that keeps no cookies and limits time and header.
+    """Return a session that keeps no cookies, and limits the time and the length of header lines.
 
     Args:
-        timeout: seconds for a whole request and response.
-        connector: makes connections; None for the library's own.
+        timeout: seconds for one request and its response.
+        connector: makes the connections; None for the library's default.
     """
     return aiohttp.ClientSession(
         connector=connector,
@@ -81,13 +81,13 @@ def new_session(
 def request_options(
     url: str, headers: Mapping[str, str], context: ssl.SSLContext | None, proxy: Proxy | None
 ) -> dict[str, Any]:
-    """Return the options of a request that follows no redirects and uses a proxy, if there is one.
+    """Return the options of a request without redirects, through the proxy if there is one.
 
     Args:
-        url: without user and password.
+        url: URL without user and password.
         headers: headers of the request.
         context: verifies the server; None for the certificates of the system.
-        proxy: the proxy for the URL.
+        proxy: the proxy for the URL; None for a direct connection.
     """
     # A small compressed body could become arbitrarily large.
     sent = {"Accept-Encoding": "identity", **headers}
@@ -116,15 +116,15 @@ async def fetch(
     Redirects are not followed. Environment variables set the proxy, see `pipeline.net.proxies`.
 
     Args:
-        url: without user and password.
-        timeout: seconds for the whole request and response.
-        most: maximum of bytes of the body.
+        url: URL without user and password.
+        timeout: seconds for the request and its complete response.
+        most: maximum length of the body, in bytes.
         headers: headers of the request.
         context: verifies the server; None for the certificates of the system.
 
     Raises:
-        TransientError: the request failed. The text contains the URL without its query, and how to
-            fix it, and no secrets.
+        TransientError: the request failed, the status is not 200, or the body is compressed or too
+            long. The text contains the URL without its query, and no secrets.
     """
     shown_url = without_query(url)
     secrets = frozenset(_secrets(url, headers or {}))
@@ -147,15 +147,15 @@ async def fetch(
         raise TransientError(f"{shown_url}: {error}") from None
     except TimeoutError as error:
         raise TransientError(
-            f"{shown_url}: no answer within {timeout:g} s; check that the address is right and "
-            "reachable"
+            f"{shown_url}: no complete response within {timeout:g} s; check the address, and that "
+            "the server is reachable and not too slow"
         ) from error
     except BROKEN as error:
         raise TransientError(f"{shown_url}: {redact(describe_error(error), secrets)}") from error
 
 
 def _secrets(url: str, headers: Mapping[str, str]) -> Iterator[str]:
-    """Yield parts of a request that a server may repeat and that must not be shown."""
+    """Yield secret parts of a request, which a server may repeat in its response."""
     for query in (url.partition("#")[0].partition("?")[2], _raw_query(url)):
         yield query
         for word in query.split("&"):
@@ -183,7 +183,7 @@ def _raw_query(url: str) -> str:
 
 
 async def body_of(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Return the body of a response; of a longer one than `most`, the first `most` + 1 bytes."""
+    """Return the body of a response; if it is longer than `most`, its first `most` + 1 bytes."""
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece
@@ -204,7 +204,10 @@ def _status_error(response: aiohttp.ClientResponse, secrets: frozenset[str]) -> 
 
 
 def describe_error(error: Exception) -> str:
-    """Return a text for an exception of `BROKEN`, with a fix; equal for equal errors."""
+    """Return a text for an exception of `BROKEN`, with a fix if one is known.
+
+    The text is equal for equal errors.
+    """
     text = line(_error_text(error)) or type(error).__name__
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
         if "WRONG_VERSION_NUMBER" in text:

@@ -1,4 +1,4 @@
-"""Posts messages to one URL over HTTP, within limits of time and size.
+"""Posts messages to one URL over HTTP, with limits on time and size.
 
 Like `pipeline.net.http_get` it imports aiohttp: import this module only where it is needed.
 """
@@ -21,9 +21,9 @@ from pipeline.net.proxies import Proxy, ProxyError, proxy_for
 Reason: TypeAlias = Literal["timeout", "tls", "unreachable", "proxy", "broken"]
 """Why there is no response.
 
-* `unreachable`: the server accepts no connection, or its name can't be resolved
-* `proxy`: a proxy can't be used or reached, or refused the request
-* `broken`: the connection ended before the response was complete
+* `unreachable`: the server accepts no connection, or its name cannot be resolved
+* `proxy`: a proxy cannot be used or reached, or it refused the request
+* `broken`: the connection ended before the response was complete, or the response is not HTTP
 """
 
 # Load balancers close connections that are idle for a minute.
@@ -35,10 +35,10 @@ _ZLIB_FORMATS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 
 
 class PostError(Exception):
-    """There is no response. The text says what failed and how to fix it.
+    """There is no response. The text says what failed, and how to fix it if that is known.
 
     Attributes:
-        reason: value for a label.
+        reason: kind of the failure, as a value for a label.
     """
 
     def __init__(self, reason: Reason, text: str) -> None:
@@ -51,10 +51,10 @@ class Answer:
     """The response of the server.
 
     Attributes:
-        status: the HTTP status.
-        headers: names in lower case; of several headers with one name, the first.
+        status: HTTP status.
+        headers: headers with names in lower case; of several headers of one name, the first.
         body: the decompressed body; empty if there is a `fault`.
-        fault: why the body could not be read, for users; empty if it was read.
+        fault: why the body could not be read, as text for users; empty if it was read.
     """
 
     status: int
@@ -64,15 +64,15 @@ class Answer:
 
 
 class Poster:
-    """Posts to one URL. Keeps the connection for the next message; resolves the name each time.
+    """Posts messages to one URL. Keeps the connection for the next message.
 
-    Redirects are not followed. Environment variables set the proxy, see `pipeline.net.proxies`.
-    Must be made in a running event loop.
+    The server's name is resolved for each new connection. Redirects are not followed. Environment
+    variables set the proxy, see `pipeline.net.proxies`. Create this in a running event loop.
 
     Args:
-        url: without user and password.
+        url: URL without user and password.
         timeout: seconds for one message and its response.
-        most: maximum of bytes of a response's body, decompressed.
+        most: maximum length of a response's body, decompressed, in bytes.
         context: verifies the server; None for the certificates of the system.
         server_name: the name in the server's certificate; empty for the name in the URL.
     """
@@ -136,9 +136,9 @@ class Poster:
         except TimeoutError as error:
             raise PostError(
                 "timeout",
-                f"{self._shown_url}: no complete answer within {self._timeout:g} s"
-                f"{self._proxy_text}; check that the address is right and reachable, and the "
-                "server not overloaded",
+                f"{self._shown_url}: no complete response within {self._timeout:g} s"
+                f"{self._proxy_text}; check the address, and that the server is reachable and not "
+                "overloaded",
             ) from error
         except BROKEN as error:
             reason = _reason(error, self._proxy)
@@ -159,7 +159,7 @@ class Poster:
         if self._proxy is not None and reason == "proxy":
             return _describe_proxy_error(error, self._proxy)
         if isinstance(error, aiohttp.ClientResponseError) and _HTTP2.search(error.message):
-            return "answers in HTTP/2 only, as a gRPC port does; set protocol: grpc"
+            return "the server responds in HTTP/2 only, as a gRPC port does; set protocol: grpc"
         text = describe_error(error)
         if reason == "broken" and self._uses_tls:
             text += "; a server that refuses the client certificate may do that: check cert_file"
@@ -168,7 +168,7 @@ class Poster:
         return f"{text}; the request went{self._proxy_text}" if self._proxy else text
 
     async def _body(self, response: aiohttp.ClientResponse) -> tuple[bytes, str]:
-        """Return the body, or why it can't be read."""
+        """Return the body and an empty text, or no body and why it cannot be read."""
         encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", *_ZLIB_FORMATS):
             shown = line(encoding, 40)
@@ -210,5 +210,5 @@ def _describe_proxy_error(error: Exception, proxy: Proxy) -> str:
 
 
 def _is_certificate_alert(error: Exception) -> bool:
-    """Return whether the server ended TLS because of a missing or refused client certificate."""
+    """Return whether TLS failed because the server refused or missed a client certificate."""
     return "ALERT" in str(error) and "CERTIFICATE" in str(error)

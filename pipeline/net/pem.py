@@ -8,10 +8,10 @@ from typing import NoReturn
 
 
 class PemError(Exception):
-    """A PEM text can't be used; the message says why, without naming its place.
+    """A PEM text cannot be used. The message says why, without the path of the text.
 
     Attributes:
-        part: which text: `ca`, `cert` or `key`.
+        part: which text cannot be used: `ca`, `cert` or `key`.
     """
 
     def __init__(self, part: str, message: str) -> None:
@@ -24,11 +24,11 @@ def client_context(ca: bytes | None, cert: bytes | None, key: bytes | None) -> s
 
     Args:
         ca: certificates of authorities to verify the server; None for those of the system.
-        cert: the client certificate with its intermediate certificates; None for none.
+        cert: the client certificate with its intermediate certificates; None if there is none.
         key: the key of `cert`, not encrypted.
 
     Raises:
-        PemError: one of them can't be used.
+        PemError: one of the texts cannot be used.
     """
     if ca is None:
         context = ssl.create_default_context()
@@ -47,12 +47,12 @@ def load_certificate(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
     """Load a certificate and its key into a context.
 
     Args:
-        context: of a server or a client.
+        context: TLS context of a server or of a client.
         cert: the certificate with its intermediate certificates.
-        key: its key, not encrypted.
+        key: the key of the certificate, not encrypted.
 
     Raises:
-        PemError: one of them can't be used.
+        PemError: the certificate or the key cannot be used.
     """
     with as_file(cert, "cert") as chain, as_file(key, "key") as private:
         try:
@@ -88,14 +88,14 @@ def _encrypted() -> NoReturn:
 
 @contextmanager
 def as_file(text: bytes, part: str) -> Iterator[str]:
-    """Provide a path to bytes in memory, because the library reads certificates from files only.
+    """Provide a path to bytes in memory, because the library reads certificates only from files.
 
     So the library uses the same bytes that were read and compared, and a key is never written to a
     disk.
 
     Raises:
-        PemError: the file can't be made or opened: for example, no file descriptors are left. An
-            `ssl.SSLError` of the caller is raised unchanged.
+        PemError: the file in memory cannot be created or opened, for example because no file
+            descriptors are left. An `ssl.SSLError` of the body is raised unchanged.
     """
     try:
         descriptor = os.memfd_create("podgpu-tls", os.MFD_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Protocol buffers without generated code: messages are made from a compiled schema at run time.
+"""Protocol buffers without generated code: message classes are made from a compiled schema.
 
 Each schema has its own descriptor pool. In the default pool each file and message name exists once
 per process, so that two libraries that contain the kubelet's schema would conflict.
@@ -14,7 +14,7 @@ __all__ = ["DecodeError", "Message", "Schema"]
 
 
 class Schema:
-    """The messages of a compiled schema.
+    """The message classes of a compiled schema.
 
     Args:
         compiled: a serialized `FileDescriptorSet` in which every file comes after its imports, as

@@ -15,7 +15,7 @@ _Address: TypeAlias = IPv4Address | IPv6Address
 
 
 class ProxyError(ValueError):
-    """A variable contains no usable proxy; the text names the variable and a fix."""
+    """A variable contains no usable proxy. The text names the variable and says how to fix it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Proxy:
     """A proxy.
 
     Attributes:
-        url: its URL, without user and password.
-        variable: the variable that contains it.
-        headers: headers for the proxy only.
+        url: URL of the proxy, without user and password.
+        variable: name of the environment variable that contains the URL.
+        headers: headers that only the proxy may get.
     """
 
     url: str
@@ -33,9 +33,9 @@ class Proxy:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def sent(self, url: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Return the extra headers of a request to a URL, and those of the CONNECT to the proxy.
+        """Return the additional headers of a request to a URL, and of the CONNECT to the proxy.
 
-        Without TLS there is no CONNECT: the proxy reads the request itself.
+        Only https uses CONNECT. For http, the proxy reads the request itself.
         """
         return ({}, self.headers) if url.lower().startswith("https:") else (self.headers, {})
 
@@ -43,18 +43,19 @@ class Proxy:
 def proxy_for(url: str, environ: Mapping[str, str]) -> Proxy | None:
     """Return the proxy for a URL; None for a direct connection.
 
-    `http_proxy`, `https_proxy` and `all_proxy` contain it. `no_proxy` lists exceptions: domain
-    names including their subdomains, addresses, networks such as 10.0.0.0/8, each with or without
-    a port, and `*`. A variable in lower case hides the same one in upper case; a blank one means no
-    proxy. `localhost` and loopback addresses never use a proxy, as in Go.
+    `http_proxy`, `https_proxy` and `all_proxy` contain the proxy's URL. `no_proxy` lists
+    exceptions: domain names including their subdomains, addresses, networks such as 10.0.0.0/8,
+    each with or without a port, and `*`. A variable in lower case overrides the same one in upper
+    case. A blank variable means no proxy. `localhost` and loopback addresses never use a proxy, as
+    in Go.
 
     Args:
-        url: with a scheme other than http and https, the connection is direct.
+        url: URL of the request. Schemes other than http and https use no proxy.
         environ: the environment variables.
 
     Raises:
-        ProxyError: the value of a variable can't be used. The text does not contain the value, in
-            which there may be a password.
+        ProxyError: the value of a variable cannot be used. The text does not contain the value,
+            because it may contain a password.
     """
     parts = urlsplit(url)
     if parts.scheme not in _PORTS:

@@ -13,6 +13,7 @@ from pipeline.base.errors import TransientError
 from pipeline.files.bounded_read import (
     AbsentError,
     Stamp,
+    TooLargeError,
     UnreadableError,
     read_file,
     read_local_file,
@@ -76,6 +77,8 @@ class File:
             raise TransientError(
                 f"{error}; check that the exporter runs and that the folder is mounted"
             ) from None
+        except TooLargeError as error:
+            raise TransientError(f"{error}; raise max_size") from None
         except UnreadableError as error:
             raise TransientError(str(error)) from None
         age = (self._clock.now().wall_ns - content.stamp[0]) / NS

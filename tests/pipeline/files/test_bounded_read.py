@@ -42,7 +42,7 @@ async def test_both_functions_return_the_whole_file(tmp_path: Path, size: int) -
     [
         (os.mkfifo, "is not a regular file"),
         (Path.mkdir, "is not a regular file"),
-        (lambda path: path.write_bytes(b"x" * (LIMIT + 1)), "is larger than max_size (3MiB)"),
+        (lambda path: path.write_bytes(b"x" * (LIMIT + 1)), "is larger than the maximum of 3MiB"),
         (lambda path: path.symlink_to("none"), "no such file"),
     ],
     ids=["pipe", "folder", "too large", "absent"],

@@ -38,8 +38,8 @@ async def test_a_page_is_fetched_with_the_expected_request_headers() -> None:
         pytest.param(
             says(gzip.compress(b"a"), "200 OK", "Content-Encoding: gzip"), "compressed", id="packed"
         ),
-        pytest.param(hangs, "no answer within 0.2 s; check that the address", id="silent"),
-        pytest.param(says("abc", length=50), "no answer within", id="incomplete"),
+        pytest.param(hangs, "no complete response within 0.2 s; check the address", id="silent"),
+        pytest.param(says("abc", length=50), "no complete response within", id="incomplete"),
         pytest.param(says("", "200 OK", "x" * 70_000), "check|400", id="head too long"),
     ],
 )

@@ -38,9 +38,9 @@ async def test_a_silent_api_server_is_reported_by_the_check_that_needs_it(
         found = await diagnose(ctx)
     (finding,) = [each for each in found if each.check == check]
     assert finding.fix
-    assert "no answer within 0.3 s" in finding.observed
+    assert "no response within 0.3 s" in finding.observed
     if check != "counters":
-        is_bad(finding, "failure", "no answer", "check that the address is correct")
+        is_bad(finding, "failure", "no response", "check that the address is correct")
     deadlines = [each for each in found if each.check == "check.deadline"]
     assert [each for each in deadlines if each.component == "source s"] == []
 
@@ -55,7 +55,7 @@ async def test_each_request_ends_after_the_timeout(tmp_path: Path, verb: str) ->
     with silent_server() as port:
         pods_at(tmp_path / "kubeconfig", f"http://127.0.0.1:{port}")
         async with Sessions(request_timeout=0.3).session(tmp_path / "kubeconfig") as api:
-            with pytest.raises(ApiError, match=r"no answer within 0\.3 s") as caught:
+            with pytest.raises(ApiError, match=r"no response within 0\.3 s") as caught:
                 await getattr(api, verb)("/x", {})
     assert caught.value.status == 0
 
@@ -96,7 +96,7 @@ async def test_a_kind_without_its_own_fix_has_the_general_one(
     monkeypatch.setitem(KINDS, ("source", "novel"), bare)
     made = config("sources: {s: {kind: novel}}\n")
     (finding, *_) = await run(of_components(made, DoctorContext(made)), 30)
-    is_bad(finding, "failure", "no answer within 30 s", "see dmesg")
+    is_bad(finding, "failure", "no result within 30 s", "see dmesg")
 
 
 @pytest.mark.looptime
@@ -108,4 +108,4 @@ async def test_a_timeout_is_reported_with_the_fix_of_the_component_kind(
     (each, *_) = of_components(made, DoctorContext(made))
     assert isinstance(each, Examination)
     (finding, *_) = await run([each], 30)
-    is_bad(finding, "failure", "no answer within 30 s", "API server")
+    is_bad(finding, "failure", "no result within 30 s", "API server")

@@ -52,7 +52,7 @@ async def test_a_file_of_another_format_is_a_failure(tmp_path: Path) -> None:
 async def test_a_file_over_max_size_is_a_failure(tmp_path: Path) -> None:
     path = write(tmp_path / "checkpoint", "x" * 2000)
     finding = await check_file(tmp_path, path, "1KiB")
-    is_bad(finding, "failure", "larger than max_size", "raise max_size")
+    is_bad(finding, "failure", "larger than the maximum", "raise max_size")
 
 
 async def test_a_folder_instead_of_the_file_is_a_failure(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ async def test_a_file_over_max_size_is_reported(path: Path) -> None:
     write(path, checkpoint(entry()) + b" " * 2000)
     async with following(path, max_size=ByteSize(2000)) as ctx:
         [lost] = await ctx.wait_for(SourceLost)
-        assert lost.reason == f"{path}: is larger than max_size (2KB)"
+        assert lost.reason == f"{path}: is larger than the maximum of 2KB; raise max_size"
 
 
 async def test_an_invalid_response_is_logged_once(

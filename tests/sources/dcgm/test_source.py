@@ -67,7 +67,7 @@ class TestOverHttp:
     @pytest.mark.parametrize(
         ("page", "message"),
         [
-            ("", "no metric of dcgm-exporter; check that it is the right page"),
+            ("", "no metric of dcgm-exporter; check that url or path is that of its page"),
             ("<html>hello</html>", "no metric of dcgm-exporter"),
             ("# TYPE up gauge\nup 1\n", "no metric of dcgm-exporter"),
         ],
@@ -84,7 +84,7 @@ class TestOverHttp:
     async def test_a_hanging_exporter_and_an_oversized_page_are_errors(self) -> None:
         async with PageServer(hangs).serving() as server:
             short = Options(url=server.url, timeout=Duration.parse("100ms"))
-            with pytest.raises(TransientError, match=r"no answer within 0\.1 s"):
+            with pytest.raises(TransientError, match=r"no complete response within 0\.1 s"):
                 await DcgmSource(short).run(FakeSourceContext())
             server.answer = says(PAGE)
             small = Options(url=server.url, max_size=ByteSize.parse("1KiB"))
@@ -218,7 +218,7 @@ class TestFromAFile:
         with pytest.raises(TransientError, match="no such file; check that the exporter runs"):
             await DcgmSource(Options(path=tmp_path / "x.prom")).run(FakeSourceContext())
         small = Options(path=path, max_size=ByteSize.parse("1KiB"))
-        with pytest.raises(TransientError, match=r"larger than max_size \(1KiB\)"):
+        with pytest.raises(TransientError, match="larger than the maximum of 1KiB; raise max_size"):
             await DcgmSource(small).run(FakeSourceContext())
 
     @pytest.mark.parametrize(("age", "expected"), [(0, 0), (200, 200), (-100, 0)])

@@ -108,7 +108,7 @@ async def test_o5_a_slow_receiver_is_a_timeout(answer: Any) -> None:
             found = await push.send([record()])
             assert isinstance(found, Retry)
             assert found.reason == "timeout"
-            assert "no complete answer within 0.3 s" in found.message
+            assert "no complete response within 0.3 s" in found.message
             receiver.answer = answers(200)
             assert await push.send([record()]) == Acked()
 
