@@ -50,8 +50,8 @@ class DcgmSource:
                 page = await asyncio.to_thread(parse_page, data, ctx.plan, at, round(valid_s * NS))
                 if page.empty:
                     raise TransientError(
-                        f"{page_name}: has no metric of dcgm-exporter; check that it is the right "
-                        "page"
+                        f"{page_name}: has no metric of dcgm-exporter; check that url or path is "
+                        "that of its page"
                     )
                 if page.devices != devices:
                     devices = page.devices

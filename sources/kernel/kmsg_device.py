@@ -47,7 +47,9 @@ class Log:
             raise self._failure(error) from error
         if stat.S_ISREG(mode := os.fstat(self.fd).st_mode) or stat.S_ISDIR(mode):
             os.close(self.fd)
-            raise TransientError(f"{path} is a file or a folder; {NO_LOG}", retry_after=RETRY)
+            raise TransientError(
+                f"{path} is a file or a folder, not a log; {NO_LOG}", retry_after=RETRY
+            )
 
     def __enter__(self) -> Self:
         """Return the log itself."""

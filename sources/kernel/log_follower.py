@@ -119,7 +119,7 @@ class LogReader:
         try:
             asyncio.get_running_loop().add_reader(self._log.fd, self._read)
         except PermissionError as error:
-            raise TransientError(f"the opened file is not a log that grows; {NO_LOG}") from error
+            raise TransientError(f"the opened file is not a kernel log; {NO_LOG}") from error
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -197,7 +197,7 @@ def _mig(nvml: Library, gpus: Sequence[_Gpu]) -> Finding:
         enabled += current.value
         if current.value != wanted.value:
             now, later = ("on", "off") if current.value else ("off", "on")
-            pending.append(f"{gpu.name}: {now}, {later} is pending")
+            pending.append(f"{gpu.name}: {now}, {later} after a reset")
         elif current.value and not _instances(nvml, gpu.handle):
             without_instances.append(gpu.name)
     if pending:

@@ -41,9 +41,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     devices: Annotated[
         str,
         Doc(
-            "Which devices are read: all; f (GPUs without MIG instances, and the instances of "
-            "the other GPUs); g (GPUs) and i (MIG instances), each with an optional list such as "
-            "g:0,2-3, joined by +. Holders of all devices are reported in any case."
+            "Which devices are read: all; f (each field once: on a GPU with MIG instances, fields "
+            "that instances have are read only for the instances); g (GPUs) and i (MIG "
+            "instances), each with an optional list such as g:0,2-3, joined by +. Holders of all "
+            "devices are reported in any case."
         ),
     ] = "all"
     processes: Annotated[
@@ -53,7 +54,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Doc(
             "Whether to take usage samples: how much of each device every process uses, and which "
-            "container it belongs to. The podgpu_container metrics are calculated from them."
+            "container it belongs to. The podgpu_container metrics are calculated from them. "
+            "Requires processes: true."
         ),
     ] = True
     usage_interval: Annotated[

@@ -41,7 +41,7 @@ class PointCounters:
             raise ValueError("accepted and rejected points can't be negative")
         if acked + sum(rejected.values()) != points:
             raise ValueError(
-                f"{points} points are settled, but accepted and rejected differ from it"
+                f"{points} points are settled, but accepted and rejected points differ"
             )
         self.acked += acked
         for reason, count in rejected.items():

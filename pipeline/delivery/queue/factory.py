@@ -52,8 +52,8 @@ def open_queue(options: QueueOptions, kind: str, now: Callable[[], Instant]) -> 
     except KindError as error:
         raise PermanentError(
             f"the queue in {options.path} {text_of(error)}, and this sink has the kind {kind}; set "
-            "another queue.path, or let a sink of the former kind send them first and then remove "
-            "the folder"
+            "another queue.path, or first let a sink of that kind send these records, and then "
+            "remove the folder"
         ) from error
     except OSError as error:
         raise PermanentError(

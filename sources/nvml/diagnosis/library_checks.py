@@ -106,7 +106,8 @@ def _finding(
     bus_text = f"{count} NVIDIA GPUs on the PCI bus" if count else "cannot read the PCI bus"
     return check.failure(
         f"{version_file}, {roots.sys / 'module/nvidia'}",
-        f"no NVIDIA driver on the host; {bus_text}" + ("; nouveau drives them" if nouveau else ""),
+        f"no NVIDIA driver on the host; {bus_text}"
+        + ("; the driver nouveau is loaded" if nouveau else ""),
         ("blacklist nouveau, then " if nouveau else "")
         + "install the driver on the node, or load it (modprobe nvidia; dmesg shows why it fails); "
         "with the GPU operator, check that its driver pod runs",

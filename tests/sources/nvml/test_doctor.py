@@ -51,7 +51,7 @@ async def test_a_hanging_library_keeps_the_earlier_findings(
     fake_nvml.set(Scenario(gpus=[h100()], block={"nvmlInitWithFlags": 20}))
     found = await examined(context(tmp_path, roots=healthy(tmp_path), deadline=0.4))
     assert of(found, "nvml.driver").verdict is Verdict.OK
-    is_bad(of(found, "check.deadline"), "failure", "no answer within 0.36 s", "dmesg")
+    is_bad(of(found, "check.deadline"), "failure", "no result within 0.36 s", "dmesg")
 
 
 # -- nvml.driver ---------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def with_nouveau(ctx: DoctorContext) -> None:
 DRIVERS = [
     (without_driver, "no NVIDIA driver on the host; 1 NVIDIA GPUs", "install the driver"),
     (without_gpu, "no NVIDIA GPU on its PCI bus", "nodes with a GPU (nodeSelector"),
-    (with_nouveau, "nouveau drives them", "blacklist nouveau"),
+    (with_nouveau, "the driver nouveau is loaded", "blacklist nouveau"),
 ]
 
 

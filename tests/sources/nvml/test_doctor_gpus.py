@@ -88,7 +88,7 @@ async def test_a_pending_mig_mode_is_a_warning(fake_nvml: FakeNvml, tmp_path: Pa
     fake_nvml.set(h100s(1, values={"mig_mode_current": 0, "mig_mode_pending": 1}))
     found = await examined(context(tmp_path))
     finding = of(found, "nvml.mig")
-    is_bad(finding, "warning", "off, on is pending", "reset it (nvidia-smi --gpu-reset")
+    is_bad(finding, "warning", "off, on after a reset", "reset it (nvidia-smi --gpu-reset")
 
 
 @pytest.mark.parametrize("code", [4, 8, 9, 10, 999])
