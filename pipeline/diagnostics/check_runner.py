@@ -96,7 +96,7 @@ async def findings_of(work: Work) -> list[Finding]:
 
 def timed_out(name: str, seconds: float, fix: str) -> Finding:
     """Return a failure for checks that exceeded their time limit."""
-    return Check("check.deadline", FAILS).failure(name, f"no answer within {seconds:g} s", fix)
+    return Check("check.deadline", FAILS).failure(name, f"no result within {seconds:g} s", fix)
 
 
 def _bug(name: str, error: Exception) -> Finding:

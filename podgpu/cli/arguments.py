@@ -1,6 +1,6 @@
 """Options of the commands `topology`, `top`, `usage`, `doctor` and `extender`.
 
-All commands import this module, so it imports almost nothing.
+podgpu imports this module for every command, so this module imports almost nothing.
 """
 
 import argparse
@@ -24,14 +24,14 @@ from podgpu.cli.shared_options import (
 from podgpu.cli.usage.time_span import BEGINNING, beginning, moment
 
 DCGM_COMMAND: Final = "dcgm-exporter"
-"""The argument after which all options are those of dcgm-exporter."""
+"""The word after which `podgpu doctor` and `podgpu` accept dcgm-exporter's options."""
 
 TOO_FEW: Final = 3
-"""Exit status of `best` if there are too few GPUs to choose from."""
+"""Exit status of `podgpu topology best` if there are too few GPUs to choose from."""
 
 FORMATS: Final = ("table", "csv", "json")
 MOST_HOLDINGS: Final = 1000
-"""Most holdings that are listed by default."""
+"""The default of the maximum number of holdings that are listed."""
 
 _MAX_CURRENCY: Final = 12
 
@@ -47,7 +47,7 @@ _name = matching(
 _host = matching(
     r"\*|(?:\*\.)?[A-Za-z0-9_.-]+", "{} is not a host name; write for example gpus.example"
 )
-# Less than ten seconds, the time limit of the server for a handler.
+# Less than ten seconds, the HTTP server's time limit for a handler.
 _timeout = duration_between("10ms", "9s")
 
 
@@ -73,7 +73,7 @@ def add_topology(commands: Commands) -> None:
         description="Chooses the GPUs that are connected best and leave the best groups for later. "
         f"Exit status {TOO_FEW} if there are too few.",
     )
-    # Options before `best` apply too, so that these have no defaults.
+    # Options before `best` apply too, so the same options after `best` have no defaults.
     _add_origin(best, argparse.SUPPRESS)
     best.add_argument("-n", dest="count", metavar="N", required=True, help="number of GPUs")
     best.add_argument("--must", metavar="GPUS", default="", help="GPUs that must be chosen")
@@ -191,7 +191,7 @@ def add_usage(commands: Commands) -> None:
 
 
 def _usage_contradiction(arguments: argparse.Namespace) -> str:
-    """Return an error if arguments exclude each other or would be ignored; empty if none would."""
+    """Return an error if arguments contradict each other or have no effect; empty if none."""
     priced = arguments.price_gpu_hour is not None or arguments.price_kwh is not None
     if arguments.ledger is not None and (arguments.config is not None or arguments.sink):
         return f"--ledger already names the file: remove {'-c' if arguments.config else '--sink'}"
@@ -206,7 +206,9 @@ def _usage_contradiction(arguments: argparse.Namespace) -> str:
 
 def _currency(text: str) -> str:
     if not text or len(text) > _MAX_CURRENCY or not text.isprintable():
-        raise argparse.ArgumentTypeError(f"write a name of at most {_MAX_CURRENCY} characters")
+        raise argparse.ArgumentTypeError(
+            f"write a name of 1 to {_MAX_CURRENCY} printable characters"
+        )
     return text
 
 
@@ -253,7 +255,7 @@ def add_doctor(commands: Commands) -> None:
 
 
 def _doctor_contradiction(arguments: argparse.Namespace) -> str:
-    """Return an error if arguments exclude each other or would be ignored; empty if none would."""
+    """Return an error if arguments contradict each other or have no effect; empty if none."""
     words, config = arguments.words, arguments.config
     if words and words[0] != DCGM_COMMAND:
         return f"unrecognized arguments: {' '.join(words)}"

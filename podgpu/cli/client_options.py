@@ -1,7 +1,7 @@
-"""Options of commands that query a daemon protected by TLS or a password.
+"""Options of commands that query a daemon which uses TLS or requires a password.
 
-Every command imports this module, so it imports almost nothing. `daemon_client` reads the files
-that the options name, and sends the request.
+podgpu imports this module for every command, so this module imports almost nothing.
+`daemon_client` reads the files that the options name, and sends the request.
 """
 
 import argparse
@@ -15,7 +15,7 @@ LOCAL: Final = "http://localhost:9400"
 """The address at which a daemon listens by default."""
 
 PASSWORD: Final = "PODGPU_PASSWORD"  # noqa: S105 -- the variable's name
-"""The environment variable that can hold the password itself. No option can hold it."""
+"""The environment variable that can contain the password. No option can contain it."""
 
 _OPTIONS: Final = {
     "ca_file": (
@@ -33,11 +33,12 @@ _OPTIONS: Final = {
 
 
 def add_access(parser: argparse.ArgumentParser, default: Any = None) -> None:
-    """Add the options to a command that queries a daemon. `access_of` reads them.
+    """Add the options to a command that queries a daemon. `access_of` reads their values.
 
     Args:
         parser: the parser of the command.
-        default: `argparse.SUPPRESS` for a subcommand of a command that has these options too.
+        default: default of the options; `argparse.SUPPRESS` for a subcommand of a command that has
+            these options too.
     """
     group = parser.add_argument_group(
         "a daemon with TLS or a password",
@@ -51,7 +52,7 @@ def add_access(parser: argparse.ArgumentParser, default: Any = None) -> None:
         default=default or False,
         help="accept any certificate, and send a password over plain HTTP",
     )
-    # Refused with an error that names the alternatives. It is hidden from --help.
+    # --password is refused with an error that names the alternatives, and is hidden from --help.
     group.add_argument(
         "--password", type=_refuse_password, default=argparse.SUPPRESS, help=argparse.SUPPRESS
     )
@@ -65,12 +66,12 @@ def _refuse_password(_: str) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class CredentialOption:
-    """A value of an option or an environment variable.
+    """The value of an option or of an environment variable, and where it comes from.
 
     Attributes:
-        value: a path, a name, or the password. `repr` does not show it.
-        origin: name of the option or the variable, for messages.
-        option: True for an option, False for a variable.
+        value: a path, a user name, or the password. `repr` does not show it.
+        origin: name of the option or variable, for messages.
+        option: whether an option gave the value; if not, a variable did.
     """
 
     value: str = field(repr=False)
@@ -80,16 +81,17 @@ class CredentialOption:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to connect to a daemon: TLS and credentials. No file has been read yet.
+    """How to connect to a daemon: TLS and credentials. Files are named, but not read yet.
 
     Attributes:
-        ca_file: CA certificate to verify the daemon with; None for those of this machine.
-        cert_file: client certificate; None to present none.
-        key_file: its private key; set if and only if `cert_file` is.
+        ca_file: CA certificate to verify the daemon's certificate with; None for the CA
+            certificates of this machine.
+        cert_file: client certificate; None if none is presented.
+        key_file: private key of the client certificate; set if and only if `cert_file` is set.
         user: user name; None for no authentication.
-        password_file: file with the user's password; None if the password is in `password`.
-        password: the user's password, if no file is given.
-        insecure: accept any certificate, and allow a password over plain HTTP.
+        password_file: file with the user's password; None if `password` has it.
+        password: the user's password; None if `password_file` is set.
+        insecure: whether any certificate is accepted, and a password is sent over plain HTTP.
     """
 
     ca_file: CredentialOption | None = None
@@ -106,15 +108,16 @@ NO_ACCESS_OPTIONS: Final = Access()
 
 
 def access_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Access:
-    """Return the access that options and environment variables set. An option has precedence.
+    """Return the access that options and environment variables set. Options have precedence.
 
     Args:
         arguments: result of a parser to which `add_access` added the options.
-        environ: `PODGPU_CA_FILE`, `PODGPU_CERT_FILE`, `PODGPU_KEY_FILE`, `PODGPU_USER`,
-            `PODGPU_PASSWORD_FILE` and `PODGPU_PASSWORD`; an empty variable counts as unset.
+        environ: the environment; `PODGPU_CA_FILE`, `PODGPU_CERT_FILE`, `PODGPU_KEY_FILE`,
+            `PODGPU_USER`, `PODGPU_PASSWORD_FILE` and `PODGPU_PASSWORD` are read. An empty variable
+            counts as unset.
 
     Raises:
-        PermanentError: the combination is invalid. The message never contains a password.
+        PermanentError: the combination is invalid. The message contains no password.
     """
     given: dict[str, CredentialOption] = {}
     for name in _OPTIONS:
@@ -141,7 +144,7 @@ def _check_combination(access: Access) -> None:
     ):
         if one is not None and other is None:
             raise PermanentError(
-                f"{one.origin} needs {missing}: a certificate and its key go together"
+                f"{one.origin} needs {missing}: give both the certificate and its private key"
             )
     if access.insecure and access.ca_file is not None and access.ca_file.option:
         raise PermanentError("--ca-file and --insecure exclude each other: give only one")

@@ -1,6 +1,6 @@
-"""Define the commands, parse their options, and dispatch `podgpu COMMAND`.
+"""Defines the commands, parses their options, and runs `podgpu COMMAND`.
 
-Error messages about options do not repeat text that may be secret.
+Error messages about options do not repeat texts that may be secret.
 """
 
 import argparse
@@ -21,7 +21,7 @@ _EXIT_UNAVAILABLE = 1
 _EXIT_INVALID = 2
 
 _OPTION_NAME: Final = re.compile(r"--[A-Za-z][-A-Za-z0-9]*|-[A-Za-z]")
-"""An option name, without a value that is appended to it, such as in -pVALUE."""
+"""Matches an option name, without a value that is appended to it, such as in -pVALUE."""
 
 _UNKNOWN: Final = "unrecognized arguments: "
 _REPLACEMENTS: Final = (
@@ -29,14 +29,14 @@ _REPLACEMENTS: Final = (
     (re.compile(r"ignored explicit argument .*", re.DOTALL), "takes no value"),
     (re.compile(r"(invalid \w+ value): .*", re.DOTALL), r"\1"),
 )
-"""Parts of argparse's messages that repeat user input, and their replacements."""
+"""Parts of argparse's messages that repeat the user's input, and their replacements."""
 
 
 def run_command(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status.
 
-    Status 1 means a bug or, for a command that queries something, that the information is not
-    available now. Status 2 means an error that the user has to fix.
+    Status 1 means that the requested information or server is not available now, status 2 an error
+    that the user has to fix, status 130 Ctrl-C. All other statuses are those of the command.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -123,8 +123,8 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that differs from argparse's in two ways.
 
     * Options cannot be abbreviated: a mistyped --pass would be taken for another option.
-    * An error message shows only the first unknown argument, and only its option name: the rest
-      may be the password.
+    * An error message shows at most the name of the first unknown option: other words may be the
+      password.
 
     The parsers of subcommands are of this class too.
     """
@@ -138,7 +138,7 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         """Parse arguments as argparse does. argparse calls this method for subcommands too.
 
-        A subcommand rejects its unknown arguments itself, so that its own usage is shown.
+        A subcommand reports its unknown arguments itself, so that its own usage is shown.
         """
         self._arguments = () if args is None else list(args)
         found, unknown = super().parse_known_args(args, namespace)
@@ -147,10 +147,10 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
-        """Print the error and end the process with exit status 2.
+        """Print the error without secrets, and end the process with exit status 2.
 
         Args:
-            message: argparse's message.
+            message: the message of argparse.
         """
         if message.startswith(_UNKNOWN):
             super().error(_unknown(message.removeprefix(_UNKNOWN)))
@@ -163,7 +163,7 @@ class Parser(argparse.ArgumentParser):
     def _first_unknown(self) -> str:
         """Return the unknown option before the first positional argument; empty if there is none.
 
-        argparse takes the value of an unknown option for that argument, and reports it first.
+        argparse takes the value of an unknown option for that positional argument, and reports it.
         """
         words = iter(self._arguments)
         for word in words:

@@ -1,4 +1,4 @@
-"""The commands that read a configuration, and how they find it.
+"""The commands that use a configuration, and how they find the configuration file.
 
 `run`, `demo` and `record` run until a signal. `check`, `schema` and `kinds` print and exit.
 """
@@ -26,11 +26,11 @@ from pipeline.component.registry import KINDS, RegisteredKinds
 from podgpu.cli.shared_options import allowed_of
 
 PLACES = (Path("podgpu.yaml"), Path("/etc/podgpu/config.yaml"))
-"""Where a configuration file is searched if none is named. The first that exists is used."""
+"""Where a configuration file is searched if none is given. The first one that exists is used."""
 
 
 def located(named: Path | None) -> tuple[Config, Path | None]:
-    """Load the configuration. If no file is named, print on stderr which one is used.
+    """Load the configuration. If no file is given, print on stderr which one is used.
 
     Returns:
         The configuration and the path of its file; None for the built-in configuration.
@@ -81,9 +81,9 @@ def serve(
 
     Args:
         config: the configuration.
-        path: the configuration file, which is watched for changes; None if there is none.
-        first_messages: log levels of `logging` and texts to log first.
-        allowed: external code of the configuration that may run.
+        path: path of the configuration file, which is watched for changes; None if there is none.
+        first_messages: messages to log first, each with its level of `logging`.
+        allowed: code named in the configuration that may run.
     """
     # Imported here, because only the daemon needs it and other commands should start fast.
     from pipeline.host.memory_footprint import trim
@@ -126,7 +126,7 @@ def record(arguments: argparse.Namespace) -> int:
         stop = asyncio.Event()
         if arguments.duration is not None:
             asyncio.get_running_loop().call_later(float(arguments.duration), stop.set)
-        log.info("recording into %s; Ctrl-C ends it", arguments.output)
+        log.info("recording into %s; to stop, press Ctrl-C", arguments.output)
         runtime = Runtime(config, taps=(writer.write,), allowed=allowed_of(arguments))
         try:
             return await daemon.run(runtime, None, stop=stop)
@@ -145,7 +145,11 @@ def record(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """`podgpu check`: return 0 if the configuration is valid."""
+    """`podgpu check`: print that the configuration is valid, and return 0.
+
+    Raises:
+        ConfigError: the configuration, or a file that it names, is invalid.
+    """
     config, path = located(arguments.config)
     if found := refused(config, allowed_of(arguments)):
         raise ConfigError(str(path or "built-in"), found)
@@ -161,7 +165,7 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def _check_counters(config: Config, origin: str) -> None:
-    """Print a warning on stderr about invalid rows of the counters file.
+    """Print a warning on stderr if rows of the counters file are ignored.
 
     Raises:
         ConfigError: the file does not exist or cannot be read.
@@ -188,7 +192,7 @@ def schema(_: argparse.Namespace) -> int:
 
 
 def kinds(_: argparse.Namespace) -> int:
-    """`podgpu kinds`: print each kind of source and sink, its purpose and its options."""
+    """`podgpu kinds`: print the purpose and the options of each kind of source and sink."""
     for (role, kind), entry in KINDS.items():
         print(f"{role} {kind}: {entry.summary}")
         for option in describe(RegisteredKinds().options(role, kind)):

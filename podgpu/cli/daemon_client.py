@@ -1,4 +1,4 @@
-"""HTTP client that queries a running daemon, and its error messages: what is wrong, and the fix.
+"""HTTP client that queries a running daemon. Its error messages name the problem and the fix.
 
 It uses `http.client`, because importing aiohttp takes longer than the request.
 """
@@ -41,7 +41,7 @@ _CERTIFICATE_ERRORS: Final = {
     64: _OTHER_NAME,
 }
 _UNTRUSTED: Final = frozenset({18, 19, 20, 21})
-"""Codes for: self-signed, alone or at the end of the chain; issuer unknown or not found."""
+"""OpenSSL's codes for a self-signed certificate, alone or in the chain, and an unknown issuer."""
 
 _FIXES: Final[dict[str, str]] = {
     "ca": "give the certificate of the authority that signed the daemon's certificate",
@@ -50,17 +50,17 @@ _FIXES: Final[dict[str, str]] = {
 }
 
 _CLOSED_ERRORS: Final = (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError)
-"""Errors when a server closes the connection. podgpu's server does so without a response."""
+"""Errors if a server closes the connection without a response."""
 
 
 class NotListeningError(Exception):
-    """No server answers at the address."""
+    """No server listens at the address, or the host name is unknown."""
 
 
 def get(url: str, path: str, query: Mapping[str, str], access: Access = NO_ACCESS_OPTIONS) -> str:
-    """Return the body of a page, as text. Redirects are not followed and no proxy is used.
+    """Return the body of a page as text. It follows no redirects and uses no proxy.
 
-    The text comes from the daemon: pass it through `terminal_text.lines` before printing it.
+    The text comes from a server: pass it through `terminal_text.lines` before you print it.
 
     Args:
         url: address of the daemon, `http://HOST:PORT` or `https://HOST:PORT`.
@@ -69,9 +69,9 @@ def get(url: str, path: str, query: Mapping[str, str], access: Access = NO_ACCES
         access: TLS and credentials.
 
     Raises:
-        NotListeningError: no server listens at the address.
+        NotListeningError: no server listens at the address, or the host name is unknown.
         PermanentError: the URL is invalid, `access` cannot be used or does not fit the URL, or
-            the daemon refuses the request (with the daemon's message).
+            the daemon refuses the request with status 400 (the text is the daemon's).
         TransientError: there is no usable response.
     """
     where = _address(url)
@@ -92,11 +92,11 @@ def get(url: str, path: str, query: Mapping[str, str], access: Access = NO_ACCES
     try:
         response, body = _exchange(connection, target, headers)
     except (ConnectionRefusedError, socket.gaierror) as error:
-        raise NotListeningError(f"nothing answers at {address}: {error.strerror}") from error
+        raise NotListeningError(f"no server responds at {address}: {error.strerror}") from error
     except TimeoutError as error:
         raise TransientError(
-            f"{address}: no answer within {_TIMEOUT_S:g} s; check that the address is right and "
-            "reachable"
+            f"{address}: no complete response within {_TIMEOUT_S:g} s; check the address, and that "
+            "the server is reachable and not too slow"
         ) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise TransientError(f"{address}: {_broken(error, where, access)}") from error
@@ -124,7 +124,7 @@ def get(url: str, path: str, query: Mapping[str, str], access: Access = NO_ACCES
 
 
 def place(url: str) -> str:
-    """Return the address that `get` queries, for messages.
+    """Return the address that `get` queries, without the page, for messages.
 
     Raises:
         PermanentError: the URL is invalid.
@@ -139,10 +139,12 @@ def _text(where: SplitResult) -> str:
 def _exchange(
     connection: http.client.HTTPConnection, target: str, headers: Mapping[str, str]
 ) -> tuple[http.client.HTTPResponse, bytes]:
-    """Send the request and return the response with its body, up to one byte over the limit.
+    """Send the request; return the response and its body, of at most `_MAX_BYTES` + 1 bytes.
 
     Raises:
-        TimeoutError: the exchange takes longer than the timeout in all.
+        TimeoutError: connecting or the exchange takes longer than the timeout.
+        OSError: the connection failed.
+        HTTPException: the response is invalid or incomplete.
     """
     connection.connect()
     sock, timed_out = connection.sock, threading.Event()
@@ -179,7 +181,8 @@ def _address(url: str) -> SplitResult:
     # Checked first, because any other message would repeat the password.
     if "@" in url:
         raise PermanentError(
-            "do not put a user name or password in the address, other users could read them: "
+            "do not put a user name or password in the address, because other users could read "
+            "them: "
             f"give --user, and --password-file or the variable {PASSWORD}"
         )
     invalid = PermanentError(f"not a valid address: give an address such as {LOCAL}")
@@ -191,7 +194,7 @@ def _address(url: str) -> SplitResult:
     # The invalid part is not repeated in the message: it may be a password or a token.
     if where.query or where.fragment:
         raise PermanentError(
-            "the address must have no query and no fragment, other users could read them: "
+            "the address must have no query and no fragment, because other users could read them: "
             f"give an address such as {LOCAL}"
         )
     if where.scheme not in _PORTS or not where.hostname:
@@ -223,7 +226,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _broken(error: Exception, where: SplitResult, access: Access) -> str:
-    """Return why there was no response.
+    """Return why there was no usable response, and a fix if one is known.
 
     Args:
         error: error of the connection or of `http.client`.
@@ -301,7 +304,7 @@ def _place(page: str, location: str) -> str:
 
 
 def context(access: Access) -> ssl.SSLContext:
-    """Return the TLS context: how to verify the daemon, and the client certificate.
+    """Return the TLS context, which verifies the daemon and presents the client certificate.
 
     Raises:
         PermanentError: a file cannot be used; the message has the option, the file and a fix.
@@ -325,7 +328,7 @@ def context(access: Access) -> ssl.SSLContext:
 
 
 def authorization(access: Access) -> str:
-    """Return the value of the `Authorization` header (RFC 7617, in UTF-8); empty without a user.
+    """Return the value of the header `Authorization` (RFC 7617, in UTF-8); empty without a user.
 
     Raises:
         PermanentError: the password cannot be read, or is not one line of text.
@@ -345,7 +348,7 @@ def authorization(access: Access) -> str:
 
 
 def place_of(given: CredentialOption) -> str:
-    """Return the option or variable and the file that it names, for messages."""
+    """Return the option or variable and its value, which names a file or a user, for messages."""
     return f"{given.origin} {line(given.value)}"
 
 

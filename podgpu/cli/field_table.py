@@ -26,7 +26,7 @@ def fields(arguments: argparse.Namespace) -> int:
 
 
 def markdown() -> Iterable[str]:
-    """Yield the lines of the table in `docs/fields.md`."""
+    """Yield the lines of the table in `docs/fields.md`: fields and labels."""
     rows = [_row(field) for field in (*CATALOGUE, *LABELS)]
     yield _line(rows[0])
     yield _line(["---"] * len(rows[0]))

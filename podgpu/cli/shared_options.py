@@ -1,6 +1,6 @@
-"""What the options of several commands have in common. It imports almost nothing.
+"""Options that several commands have, and converters for values, the `type` of argparse options.
 
-Converters for values, used as `type` of `argparse` options, and options that several commands have.
+podgpu imports this module for every command, so this module imports almost nothing.
 """
 
 import argparse
@@ -16,11 +16,11 @@ from pipeline.component.code_permissions import LIBRARY, OPTION, Allowed
 T = TypeVar("T")
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
-"""What `add_subparsers` returns; argparse has no public name for it."""
+"""Type of what `add_subparsers` returns; argparse has no public name for it."""
 
 
 def argument_type(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a converter that reports the text of a ValueError, which argparse would hide."""
+    """Return a converter that shows the text of a ValueError of `parse`, which argparse hides."""
 
     def convert(text: str) -> T:
         try:
@@ -36,7 +36,7 @@ duration = argument_type(Duration.parse)
 
 
 def duration_between(least: str, most: str) -> Callable[[str], Duration]:
-    """Return a converter for a duration in a range."""
+    """Return a converter for a duration from `least` to `most`."""
 
     def parse(text: str) -> Duration:
         if not Duration.parse(least) <= (found := Duration.parse(text)) <= Duration.parse(most):
@@ -47,11 +47,11 @@ def duration_between(least: str, most: str) -> Callable[[str], Duration]:
 
 
 def matching(pattern: str, problem: str) -> Callable[[str], str]:
-    """Return a converter that accepts texts that match a pattern.
+    """Return a converter that accepts only texts that match a pattern.
 
     Args:
-        pattern: regular expression for the whole text.
-        problem: message for other texts; `{}` stands for the text.
+        pattern: regular expression that the whole text must match.
+        problem: message for other texts; `{}` is replaced by the text.
     """
 
     def parse(text: str) -> str:
@@ -69,14 +69,15 @@ def add_command(
     contradiction: Callable[[argparse.Namespace], str] = lambda _: "",
     **texts: Any,
 ) -> argparse.ArgumentParser:
-    """Add a command that imports its function when it runs, so that others start fast.
+    """Add a command. Its function is imported only when the command runs, to start fast.
 
     Args:
         commands: the commands of podgpu, or subcommands.
         name: name of the command.
         function: `module:name` of a function that gets the arguments and returns an exit status.
-        contradiction: returns an error if arguments exclude each other; empty if they do not.
-        texts: `help` and other options of the parser.
+        contradiction: function that returns an error if arguments contradict each other; empty if
+            they do not.
+        texts: `help` and other arguments of `add_parser`.
     """
     parser = commands.add_parser(name, **texts)
 
@@ -117,5 +118,5 @@ def add_allowed(parser: argparse.ArgumentParser) -> None:
 
 
 def allowed_of(arguments: argparse.Namespace) -> Allowed:
-    """Return what these options allow."""
+    """Return which external code the options of `add_allowed` permit."""
     return Allowed(arguments.allow_everything, frozenset(arguments.allow_libraries))

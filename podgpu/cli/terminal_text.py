@@ -1,6 +1,6 @@
-"""Texts for a terminal: without control characters, fitted into columns and lines, and printed.
+"""Makes texts safe for a terminal, fits them into columns and lines, and prints them.
 
-A command can have no stdout or stderr (`podgpu top >&-`), or one that cannot be written to.
+stdout and stderr may be missing (`podgpu top >&-`), and writing to them may fail.
 """
 
 import os
@@ -13,14 +13,14 @@ from typing import Final, TextIO
 from pipeline.base.safe_text import line
 
 EXIT_UNWRITTEN: Final = 3
-"""Exit status if the output could not be written. 1 and 2 report on the node instead."""
+"""Exit status if the output could not be written. 1 and 2 are statuses of the commands' results."""
 
 _CUT: Final = "~"
 _INDENT: Final = "  "
 _SEPARATOR: Final = "  "
 
 MARK: Final = "*"
-"""Follows a number in a table that is incomplete, because a part of it is unknown."""
+"""Mark after a number in a table: a part of the value is unknown."""
 
 
 def width(text: str) -> int:
@@ -29,7 +29,7 @@ def width(text: str) -> int:
 
 
 def terminal_safe(text: str) -> str:
-    """Return a text with `?` in place of characters that control a terminal."""
+    """Return a text with `?` in place of each character that is not printable."""
     if text.isprintable():
         return text
     text = text.replace("\N{NO-BREAK SPACE}", " ")
@@ -52,7 +52,7 @@ def fit(text: str, columns: int, *, right: bool = False) -> str:
     Args:
         text: the text.
         columns: the width.
-        right: align the text to the right.
+        right: whether the text is aligned to the right.
     """
     text = terminal_safe(text)
     if width(text) > columns:
@@ -78,9 +78,8 @@ def middle(text: str, columns: int) -> str:
 def broken(text: str, columns: int) -> list[str]:
     """Split a text into lines of at most the given width.
 
-    Args:
-        text: text of one line.
-        columns: the width, at least 4; lines after the first are indented.
+    text: text without line breaks.
+    columns: the width, at least 4. Lines after the first are indented.
     """
     left = terminal_safe(text)
     first = _start(left, columns)
@@ -97,10 +96,12 @@ class Column:
     """A column of a table.
 
     Attributes:
-        title: its heading.
-        name: whether it has names, which are aligned left and may be cut. Numbers are not cut.
-        rank: if there is no room for all columns, the highest rank is omitted first; 0 never is.
-        least: least width to which a name is cut.
+        title: the heading.
+        name: whether the column has names, which are aligned left and may be cut. Other columns
+            have numbers, which are not cut.
+        rank: the column with the highest rank is omitted first if there is no room for all columns;
+            a column with rank 0 is never omitted.
+        least: minimum width to which names are cut.
     """
 
     title: str
@@ -112,12 +113,13 @@ class Column:
 def laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int) -> list[str]:
     """Return the heading and the rows of a table as lines of text.
 
-    Long names are cut in the middle. They share the room that numbers leave.
+    If the table is too wide, columns are omitted, and then names are cut in the middle, the longest
+    first.
 
     Args:
         columns: the columns.
-        rows: a cell for each column.
-        available: width of the terminal; 0 without a terminal, so that nothing is cut.
+        rows: the rows, with a cell for each column.
+        available: width of the terminal; 0 if there is no terminal, so that nothing is cut.
     """
     lines = [[column.title for column in columns], *(list(map(terminal_safe, row)) for row in rows)]
     for at, column in enumerate(columns):
@@ -169,7 +171,7 @@ def _columns(character: str) -> int:
 
 
 def lines(text: str) -> str:
-    """Return a text of several lines with control characters made harmless."""
+    """Return a text of several lines with control characters replaced by visible text."""
     # `isprintable` is fast, and almost always true.
     return "\n".join(
         part if part.isprintable() else line(part, len(part)) for part in text.split("\n")
@@ -204,7 +206,7 @@ def put(text: str, about: str) -> bool:
 
 
 def complain(text: str) -> None:
-    """Print a text on stderr, if there is a stderr that can be written to."""
+    """Print a text on stderr. Nothing happens if there is no stderr, or if writing fails."""
     # The type stubs say that stderr is never None; with `2>&-` it is.
     stderr: TextIO | None = sys.stderr
     if stderr is not None:

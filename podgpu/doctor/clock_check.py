@@ -18,20 +18,20 @@ from pipeline.model import NS
 _CHECK: Final = Check("clock", BOTH)
 
 _TIMEOUT: Final = 8.0
-"""Time limit for one server. If a server is slower, its own check reports that."""
+"""Time limit in seconds for one server. If a server is slower, the server's own check fails."""
 _RESPONSE_TIMEOUT: Final = 5.0
 _OFF: Final = 5.0
 _FAR_OFF: Final = 60.0
-"""Seconds from which servers refuse tokens and certificates."""
+"""Difference in seconds from which servers refuse tokens and certificates."""
 _KERNEL: Final = "the kernel's clock (adjtimex)"
 _FIX: Final = (
-    "run chrony or systemd-timesyncd on this node and on that of the API server; "
+    "run chrony or systemd-timesyncd on this node and on the API server's machine; "
     "see chronyc tracking or timedatectl"
 )
 
 
 async def examine(ctx: DoctorContext) -> list[Finding]:
-    """Run the check `clock`."""
+    """Run the check `clock`: compare with API servers, and query the kernel."""
     kernel = ctx.synchronised()
     comparisons = (_compare(ctx, kubeconfig) for kubeconfig in _servers(ctx))
     findings = [each for each in await asyncio.gather(*comparisons) if each is not None]
@@ -54,7 +54,10 @@ def _servers(ctx: DoctorContext) -> list[Path | None]:
 
 
 async def _compare(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | None:
-    """Compare the clocks; return None if the server gives no time: its own check reports that."""
+    """Compare with a server's clock; return None if the server gives no time.
+
+    The server's own check reports why there is no time.
+    """
     plugins = ctx.allowed.everything
     try:
         async with asyncio.timeout(min(_TIMEOUT, ctx.deadline / 2)):
@@ -68,7 +71,7 @@ async def _compare(ctx: DoctorContext, kubeconfig: Path | None) -> Finding | Non
     if abs(ahead) <= _OFF:
         return _CHECK.ok(place, f"within {_OFF:g} s of this machine's clock")
     order = "ahead of" if ahead > 0 else "behind"
-    observed = f"this machine's clock is {abs(ahead):.0f} s {order} it"
+    observed = f"this machine's clock is {abs(ahead):.0f} s {order} the server's clock"
     return (_CHECK.failure if abs(ahead) > _FAR_OFF else _CHECK.warning)(place, observed, _FIX)
 
 
@@ -76,11 +79,11 @@ def _server_address(kubeconfig: Path | None, *, plugins: bool) -> str:
     """Return the address of an API server. Blocking.
 
     Args:
-        kubeconfig: as for `SourceContext.kube`.
+        kubeconfig: path of the kubeconfig; None for the service account of the pod.
         plugins: whether credential plugins that the kubeconfig names may run.
 
     Raises:
-        TransientError: there are no credentials.
+        TransientError: the credentials cannot be read.
     """
     # This imports the Kubernetes library.
     from pipeline.kube.credentials import KubeconfigFile, ServiceAccount  # noqa: PLC0415
@@ -93,15 +96,15 @@ def _server_address(kubeconfig: Path | None, *, plugins: bool) -> str:
 def _clock_offset_from(address: str, clock: Clock) -> float | None:
     """Return by how many seconds this machine's clock is ahead of a server's clock. Blocking.
 
-    Every response has a date, error responses too. So the request needs no credentials, and the
-    server's certificate is not verified: only the date of the response is used.
+    Every response has a date, error responses too. Therefore the request needs no credentials, and
+    the server's certificate is not verified.
 
     Args:
         address: `https://HOST:PORT`.
-        clock: this machine's clock.
+        clock: clock of this machine.
 
     Returns:
-        The difference, accurate to about a second; None if the server gives no date.
+        The difference, accurate to about a second; None if the server sends no date.
     """
     try:
         parts = urlsplit(address)

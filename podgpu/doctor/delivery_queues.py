@@ -1,7 +1,7 @@
-"""Check the queue of each sink.
+"""Checks of the queue of each sink.
 
-`queue.folder`: whether its folder is writable and persistent. `queue.rate`: whether the sink can
-send the queue after an outage within `max_rate`.
+`queue.folder`: whether the folder is writable, persistent and large enough. `queue.rate`: whether
+the sink can send the queue after an outage within `max_rate`.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ _FOLDER: Final = Check("queue.folder", BOTH)
 _VOLATILE: Final = frozenset({"tmpfs", "ramfs"})
 _LAYERS: Final = frozenset({"overlay", "aufs", "fuse.fuse-overlayfs"})
 _BLOCK: Final = 512
-"""Bytes of one block in `st_blocks`."""
+"""Bytes of one block in `st_blocks`; see stat(2)."""
 
 _FIX: Final = (
     "mount a folder of the node's disk (hostPath) that podgpu's user may write to, and set "
@@ -58,7 +58,7 @@ def _queues(config: Config) -> dict[str, QueueOptions]:
 
 
 def examinations(config: Config, ctx: DoctorContext) -> list[Examination]:
-    """Return an examination for each sink with a queue."""
+    """Return an examination of the folder for each sink with a queue."""
     return [
         Examination(
             f"sink {name}",
@@ -70,7 +70,7 @@ def examinations(config: Config, ctx: DoctorContext) -> list[Examination]:
 
 
 def check_folder(path: Path | None, max_size: ByteSize, proc: Path) -> Finding:
-    """Run the check `queue.folder`. Blocking; it writes a file and removes it."""
+    """Run the check `queue.folder`. Blocking. It writes a file into the folder and removes it."""
     if path is None:
         observed = "not set: data is queued in memory, and lost when podgpu stops"
         return _FOLDER.skip("queue.path", observed)
@@ -113,7 +113,7 @@ def _room(subject: str, existing: Path, path: Path, max_size: ByteSize, kind: st
 
 
 def _used(path: Path) -> int:
-    """Return the bytes that the queue uses on the disk."""
+    """Return the number of bytes that the files of the queue occupy on the disk."""
     used = 0
     with contextlib.suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
@@ -123,7 +123,7 @@ def _used(path: Path) -> int:
 
 
 def _inaccessible_files(path: Path) -> str:
-    """Return which of the queue's files cannot be used, for people; empty if all can."""
+    """Return a text about the queue's files that podgpu cannot use; empty if there are none."""
     try:
         segments = [path / segment_name(number) for number in segment_numbers(path)]
     except OSError:
@@ -138,7 +138,7 @@ def _inaccessible_files(path: Path) -> str:
 
 
 def _write_problem(folder: Path) -> str:
-    """Write a file and remove it; return the error, empty if there is none."""
+    """Write a file into a folder and remove it; return the error, or an empty text."""
     try:
         with tempfile.NamedTemporaryFile(prefix=".podgpu-doctor-", dir=folder) as probe:
             probe.write(b"podgpu doctor\n")
@@ -151,9 +151,9 @@ def check_rates(subject: str, owner: PortOwner, config: Config) -> list[Finding]
     """Run the check `queue.rate` for each sink with a queue.
 
     Args:
-        subject: the address where podgpu responds.
-        owner: the podgpu that responds there.
-        config: has the `queue.max_rate` of the sinks.
+        subject: address at which podgpu responds, for people.
+        owner: the podgpu that responds at this address.
+        config: the configuration, with the option `queue.max_rate` of the sinks.
     """
     rates = {
         name.decode("utf-8", "replace"): float(rate) for name, rate in _RATE.findall(owner.metrics)

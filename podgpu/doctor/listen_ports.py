@@ -1,6 +1,6 @@
 """Check `http.port`: whether podgpu can listen on its addresses, or listens there already.
 
-If it does, check `daemon.status`: the problems that it reports about itself.
+If podgpu listens already, check `daemon.status`: the problems that the running podgpu reports.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _CHECK: Final = Check("http.port", BOTH)
 
 _ALL: Final = {"0.0.0.0": "127.0.0.1", "::": "localhost"}  # noqa: S104 - a key, not listened on
 _TIMEOUT: Final = 10.0
-"""Seconds for one address in total: a server may send its response byte by byte."""
+"""Time limit in seconds for one address: a server may send its response byte by byte."""
 
 _SLOW: Final = PortOwner(False, "a server that takes too long to respond", is_silent=True)
 _HUNG_FIX: Final = (
@@ -46,7 +46,7 @@ _CONFLICT_FIX: Final = (
 
 _MAX_LISTED: Final = 4
 _STARTUP_GRACE: Final = 120.0
-"""Seconds after its start in which a podgpu may wait for its sources."""
+"""Seconds after its start for which podgpu may wait for its sources, without a warning."""
 
 _RELOAD_REFUSED: Final = re.compile(
     rb"^podgpu_config_reload_last_successful(?:\{[^}\n]*\})? 0\b", re.MULTILINE
@@ -77,14 +77,14 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
 
 
 def addresses(config: Config) -> list[ListenAddress]:
-    """Return the addresses that podgpu listens on, each once."""
+    """Return the addresses that podgpu listens on, without duplicates."""
     listens = [getattr(sink.options, "listen", None) for sink in config.sinks.values()]
     found = [each for each in (*listens, config.http.listen) if isinstance(each, ListenAddress)]
     return list(dict.fromkeys(found))
 
 
 async def _address(address: ListenAddress, ctx: DoctorContext) -> tuple[Finding, PortOwner | None]:
-    """Return the finding, and this node's podgpu if it responds there."""
+    """Return the finding, and the podgpu of this node if it responds at the address."""
     try:
         # Closed before a client can connect.
         (await bind(address)).close()
@@ -137,7 +137,10 @@ _UNIDENTIFIED: Final = PortOwner(
 
 
 async def _by_certificate(host: str, port: int, ctx: DoctorContext) -> PortOwner | None:
-    """Identify podgpu by its certificate, where it requires one of its clients."""
+    """Identify a server by its certificate if podgpu is configured to require client certificates.
+
+    Return None if it is another server, or if podgpu requires no client certificates.
+    """
     own = await in_thread(partial(identity_if_mutual_tls, ctx.config))
     if own is None:
         return None
@@ -148,15 +151,15 @@ async def _by_certificate(host: str, port: int, ctx: DoctorContext) -> PortOwner
 
 
 def check_daemon(subject: str, owner: PortOwner, now_s: float) -> Finding:
-    """Run the check `daemon.status`; a page of several megabytes takes a while.
+    """Run the check `daemon.status`. Blocking: a page of several megabytes takes a while.
 
-    podgpu's gauge `podgpu_config_reload_last_successful` shows that a changed file was refused: it
-    is 0 until podgpu loads one. The check `config` reports whether the present file is valid.
+    podgpu's gauge `podgpu_config_reload_last_successful` is 0 if the last change of the file was
+    refused. The check `config` reports whether the present file is valid.
 
     Args:
-        subject: the address, for people.
-        owner: the podgpu that responds there.
-        now_s: Unix time.
+        subject: address of the status document, for people.
+        owner: the podgpu that responds at this address.
+        now_s: the present time in seconds of Unix time.
     """
     check = Check("daemon.status", WARNS)
     if not owner.status:

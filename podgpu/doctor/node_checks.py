@@ -1,4 +1,4 @@
-"""Run all checks of a node: those of its components, and those of no component."""
+"""Runs all checks of a node: those of its components, and those that belong to no component."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ from podgpu.doctor import clock_check, delivery_queues, listen_ports, web_config
 
 
 def of_the_node(config: Config, ctx: DoctorContext) -> list[Examination]:
-    """Return the examinations that do not depend on the configured components."""
+    """Return the examinations that belong to no single source, and those of the queues."""
     return [
         Examination("the node's name", partial(node_name_check.examine, ctx)),
         Examination("the clock", partial(clock_check.examine, ctx)),
@@ -26,6 +26,6 @@ def of_the_node(config: Config, ctx: DoctorContext) -> list[Examination]:
 
 
 async def diagnose(ctx: DoctorContext) -> list[Finding]:
-    """Run all checks of a node; takes a little over `ctx.deadline` seconds at most."""
+    """Run all checks of a node. They take a little over `ctx.deadline` seconds at most."""
     config = ctx.config
     return await run([*of_the_node(config, ctx), *of_components(config, ctx)], ctx.deadline)

@@ -19,7 +19,7 @@ _MARKS: Final = {
 _WIDTH: Final = 110
 _INDENT: Final = " " * 10
 _MAX_TEXT: Final = 2000
-"""Maximum number of characters of one text; a message of a server may have any length."""
+"""Maximum number of characters of one text: a message from a server may have any length."""
 
 _PLURALS: Final = {Verdict.FAILURE: "failures", Verdict.WARNING: "warnings"}
 
@@ -29,8 +29,8 @@ class Subject:
     """What was examined.
 
     Attributes:
-        node: the node's name; empty for a cluster.
-        origin: the configuration file, or the kubeconfig.
+        node: the node's name; empty if a cluster was examined, or if the configuration is invalid.
+        origin: where the configuration came from; or the kubeconfig.
     """
 
     node: str
@@ -38,7 +38,7 @@ class Subject:
 
 
 def as_text(subject: Subject, findings: Sequence[Finding]) -> str:
-    """Return a line for each finding and for each fix, and a summary."""
+    """Return the findings and their fixes as text with wrapped lines, followed by a summary."""
     head = f"podgpu {VERSION}" + (f" on {subject.node}" if subject.node else "")
     lines = [line(f"{head}, {subject.origin}", _MAX_TEXT)]
     for finding in findings:

@@ -14,7 +14,7 @@ from pipeline.model import NS
 _CHECK: Final = Check("http.web_config", FAILS)
 
 _NO_CHECK_TIME: Final = 0x200000
-"""X509_V_FLAG_NO_CHECK_TIME, which `ssl` does not name; the check compares with `ctx.clock`."""
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which `ssl` lacks. `_validity` uses `ctx.clock` instead."""
 
 _ROUNDS: Final = 8
 _FIX: Final = (
@@ -28,9 +28,10 @@ class ServerIdentity:
     """The TLS identity that podgpu presents to clients.
 
     Attributes:
-        certificate: DER.
+        certificate: the certificate, in DER.
         requires_client_certificate: whether clients must present a certificate too.
-        validity: its start and end, in seconds since the epoch; None if unknown.
+        validity: start and end of the certificate's validity, in seconds of Unix time; None if
+            unknown.
     """
 
     certificate: bytes
@@ -39,7 +40,7 @@ class ServerIdentity:
 
 
 def examine(ctx: DoctorContext) -> list[Finding]:
-    """Run the check `http.web_config`, if a web configuration file is set."""
+    """Run the check `http.web_config`; no finding if no web configuration file is set."""
     path = ctx.config.http.web_config
     if path is None:
         return []
@@ -72,7 +73,8 @@ def _validity(identity: ServerIdentity, subject: str, now: float) -> Finding:
 def identity_if_mutual_tls(config: Config) -> ServerIdentity | None:
     """Return podgpu's TLS identity if clients must present a certificate. Blocking.
 
-    None if they need not, or if the web configuration file is invalid, which its check reports.
+    None if clients need no certificate, or if the web configuration file is missing or invalid. The
+    check `http.web_config` reports an invalid file.
     """
     if config.http.web_config is None:
         return None
@@ -87,10 +89,10 @@ def read_identity(path: Path) -> ServerIdentity | None:
     """Read a web configuration file and all files that it names. Blocking.
 
     Returns:
-        The TLS identity; None without TLS.
+        The TLS identity; None if the file does not configure TLS.
 
     Raises:
-        ConfigError: the file, or a file that it names, is invalid.
+        ConfigError: the file, or a file that it names, cannot be read or is invalid.
     """
     # This imports libraries for certificates and passwords.
     from pipeline.http.access.web_config_reader import WebConfigReader  # noqa: PLC0415
@@ -113,7 +115,7 @@ def read_identity(path: Path) -> ServerIdentity | None:
 
 
 def _client(trusted: bytes = b"") -> ssl.SSLContext:
-    """Return a client's context that trusts one certificate; without one, it verifies nothing."""
+    """Return the TLS context of a client that trusts one certificate, or verifies nothing."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     if trusted:
@@ -126,7 +128,7 @@ def _client(trusted: bytes = b"") -> ssl.SSLContext:
 
 
 def _handshake_in_memory(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
-    """Do a TLS handshake in memory: only then does `ssl` return the fields of a certificate.
+    """Do a TLS handshake in memory, and return the client's side, with the server's certificate.
 
     Raises:
         SSLError: one side refuses the other.

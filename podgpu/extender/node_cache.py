@@ -1,4 +1,4 @@
-"""The topology annotations and GPU counts of the cluster's Nodes, by name."""
+"""Keeps the topology annotations and GPU counts of the cluster's Nodes."""
 
 import asyncio
 import hashlib
@@ -21,25 +21,25 @@ from podgpu.extender.node_selection.pod_demand import whole
 PATH: Final = "/api/v1/nodes"
 
 LONGEST: Final = 64 << 10
-"""The longest annotation that is read, in characters. With 64 GPUs it has about 24,000; all
-annotations of an object together have at most 262,144 bytes."""
+"""Maximum number of characters of an annotation. With 64 GPUs it has about 24,000; all annotations
+of an object together have at most 262,144 bytes."""
 
 _LINKS: Final = 64
-"""The largest number of NVLinks between two GPUs that is accepted, three times that of today's
-GPUs. Without a limit, a node could get the best score by a wrong number."""
+"""Maximum number of NVLinks between two GPUs, three times that of today's GPUs. Without a limit, a
+node could get the best score by a wrong number."""
 
 _TOO_LONG: Final = " " * (LONGEST + 1)
-"""Replaces an annotation that is too long."""
+"""Placeholder for an annotation that is too long; it is too long itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """The needed parts of a Node, before its annotation is parsed.
+    """The used parts of a Node, before the annotation is parsed.
 
     Attributes:
-        name: the node's name.
-        annotation: its topology annotation; None if there is none.
-        devices: see `NodeKnowledge`.
+        name: name of the node.
+        annotation: value of the topology annotation; None if there is none.
+        devices: number of allocatable devices; see `NodeKnowledge`.
     """
 
     name: str
@@ -48,12 +48,12 @@ class NodeRecord:
 
 
 def node_record(key: str, resources: Sequence[str], raw: Mapping[str, Any]) -> NodeRecord | None:
-    """Return the record of a Node of the API server; None if the object has no name.
+    """Return the used parts of a Node; None if the object has no name.
 
     Args:
-        key: key of the annotation.
+        key: key of the topology annotation.
         resources: names of the resources that are GPUs.
-        raw: the Node.
+        raw: the Node, as the API server sent it.
     """
     metadata = as_dict(raw.get("metadata"))
     name = as_text(metadata.get("name"))
@@ -75,11 +75,12 @@ def node_record(key: str, resources: Sequence[str], raw: Mapping[str, Any]) -> N
 
 
 class Nodes:
-    """What is known of all Nodes. Implements `pipeline.kube.reflector.Handler`.
+    """All known Nodes of the cluster. Implements `pipeline.kube.reflector.Handler`.
 
     Attributes:
-        complete: all Nodes have been listed once. They stay known while the API server is down.
-        followed: changes of the Nodes are being received.
+        complete: whether all Nodes have been listed once. They stay known while the API server is
+            down.
+        followed: whether changes of the Nodes are being received.
     """
 
     def __init__(self, log: logging.Logger) -> None:
@@ -102,12 +103,12 @@ class Nodes:
         return self._known.get(name, NOTHING if self.complete else NOT_YET)
 
     def count(self, now: float) -> Mapping[State, int]:
-        """Return the number of nodes in each state, at a Unix time."""
+        """Return the number of Nodes in each state at a Unix time."""
         counted = Counter(known.state(now) for known in self._known.values())
         return {state: counted[state] for state in STATES}
 
     async def replaced(self, objects: Sequence[NodeRecord]) -> None:
-        """Replace all Nodes."""
+        """Replace all Nodes, and forget the others."""
         gone = self._known.keys() - {found.name for found in objects}
         for found in objects:
             await asyncio.sleep(0)
@@ -139,14 +140,14 @@ class Nodes:
         self._forget(obj.name)
 
     async def confirmed(self) -> None:
-        """Note that the API server has responded."""
+        """Note that the API server has responded; log it if the watch had failed."""
         self.followed = True
         if self._watch_fault is not None:
             self._watch_fault = None
             self._log.info("watching nodes again")
 
     async def watch_failed(self, error: ApiError) -> None:
-        """Note why Nodes cannot be watched; log each kind of fault once."""
+        """Note that Nodes cannot be watched; log the error unless the last one was of its kind."""
         self.followed = False
         if error.dedup_key == self._watch_fault:
             return
@@ -155,7 +156,7 @@ class Nodes:
         self._log.warning("%s; %s", error, effect)
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread that parses annotations."""
         self._thread.shutdown()
 
     def _forget(self, name: str) -> None:
@@ -189,7 +190,7 @@ Shape: TypeAlias = tuple[int, bytes, tuple[int | None, ...], tuple[int, ...]]
 
 def shape(topology: Topology) -> Shape:
     """Return a key that is equal for topologies with equal links, levels and NVLink groups."""
-    # The nodes of a level follow from the links: two GPUs share a node from their link's level on.
+    # The groups of a level follow from the links: from their link's level on, two GPUs share one.
     links = [topology.links[pair] for pair in sorted(topology.links)]
     return (
         len(topology.cards),

@@ -1,8 +1,8 @@
-"""Parses kube-scheduler's requests and makes responses.
+"""Parses kube-scheduler's requests, and makes the responses.
 
-The JSON of k8s.io/kube-scheduler/extender/v1. Its structs have no JSON names, so that the keys are
-`Pod`, `Nodes` and `NodeNames`. Older schedulers write them in lower case. All schedulers read the
-keys of responses in either case.
+The format is the JSON of k8s.io/kube-scheduler/extender/v1. Its structs have no JSON names, so the
+keys are `Pod`, `Nodes` and `NodeNames`. Older schedulers write the keys in lower case. All
+schedulers accept both forms in responses.
 """
 
 import threading
@@ -22,28 +22,29 @@ _NULL: Final = b"null"
 _NOTHING: Final = msgspec.Raw(_NULL)
 
 NODES: Final = 20_000
-"""Largest number of nodes in a request. Kubernetes is tested with clusters of up to 5,000."""
+"""Maximum number of nodes in a request. Kubernetes is tested with clusters of up to 5,000 nodes."""
 
 CONTAINERS: Final = 1_000
-"""Largest number of containers of a pod, and of init containers."""
+"""Maximum number of app containers of a pod, and of its init containers."""
 
 POD_BYTES: Final = 2 << 20
-"""Largest size of a pod. etcd stores no object above 1.5 MiB."""
+"""Maximum size of a pod in bytes. etcd stores no object above 1.5 MiB."""
 
 _MEMBERS: Final = 100_000
-"""Largest number of objects and of members in a pod: each can need ten times its size in memory."""
+"""Maximum number of `{` and of `:` in a pod: an object or member can need ten times its size in
+memory."""
 
 _LONGEST: Final = 253
-"""Largest length of a node's name, which is a DNS subdomain."""
+"""Maximum length of a node's name, which is a DNS subdomain."""
 
 _PIECE: Final = 1 << 16
 
 
 class MalformedError(Exception):
-    """The request cannot be parsed.
+    """The scheduler's request cannot be parsed.
 
     Attributes:
-        dedup_key: equal for requests with the same kind of error.
+        dedup_key: the kind of the error; each kind is logged once.
     """
 
     def __init__(self, kind: str, text: str) -> None:
@@ -52,7 +53,7 @@ class MalformedError(Exception):
 
 
 class _Args(msgspec.Struct):
-    """The members of an ExtenderArgs, in either case; others are ignored."""
+    """The members of an ExtenderArgs, in both forms of their names; other members are ignored."""
 
     Pod: msgspec.Raw = _NOTHING
     pod: msgspec.Raw = _NOTHING
@@ -72,7 +73,7 @@ class _NodeList(msgspec.Struct):
 
 
 class _Left(threading.local):
-    """How many more nodes a thread may parse."""
+    """How many more nodes the current thread may parse."""
 
     nodes = 0
 
@@ -96,12 +97,12 @@ class _Node(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request: a pod, and the candidate nodes.
+    """A request of the scheduler: a pod, and the nodes to select from.
 
     Attributes:
-        pod: the needed parts of the pod.
+        pod: the used parts of the pod.
         names: names of the nodes, in the order of the request.
-        nodes: the nodes as they were sent and the other members of their list; None if the request
+        nodes: the nodes as they were sent, and the other members of their list; None if the request
             has only names.
     """
 
@@ -114,7 +115,7 @@ def parse_question(body: bytes) -> Question:
     """Parse an ExtenderArgs. Sizes are checked before objects are created.
 
     Raises:
-        MalformedError: it is invalid, or larger than any cluster needs.
+        MalformedError: the request is invalid, or larger than any cluster needs.
     """
     sent = _read("body", body, _Args)
     given = _first(sent.Pod, sent.pod)
@@ -168,12 +169,12 @@ def _check_lengths(names: Sequence[str]) -> None:
 
 
 def _first(*given: msgspec.Raw) -> msgspec.Raw | None:
-    """Return the first value that is not null; Go sends null for an absent one."""
+    """Return the first value that is present; Go sends null for an absent value."""
     return next((raw for raw in given if memoryview(raw)[:5].tobytes() != _NULL), None)
 
 
 def _count(raw: msgspec.Raw, mark: bytes) -> int:
-    """Count a byte, without a copy of the whole data."""
+    """Return how often a byte occurs, without a copy of the whole data."""
     view = memoryview(raw)
     return sum(
         view[start : start + _PIECE].tobytes().count(mark) for start in range(0, len(view), _PIECE)
@@ -185,7 +186,7 @@ def _too_many(most: int, what: str) -> MalformedError:
 
 
 def filtered(question: Question, verdicts: Sequence[FilterResult]) -> bytes:
-    """Return an ExtenderFilterResult with the result for each node, in the form of the request."""
+    """Return an ExtenderFilterResult: nodes or names as in the request, and the failed nodes."""
     good = [number for number, verdict in enumerate(verdicts) if not verdict.reason]
     bad: tuple[dict[str, str], dict[str, str]] = {}, {}
     for name, verdict in zip(question.names, verdicts, strict=True):

@@ -1,4 +1,4 @@
-"""The extender's process: watches the Nodes, listens for requests, stops on a signal."""
+"""The extender's process: watches the Nodes, serves requests, and stops on a signal."""
 
 import asyncio
 import logging
@@ -54,16 +54,16 @@ EXTENDER_FAMILIES: Final = (
 
 
 RESOURCE: Final = "nvidia.com/gpu"
-"""Resource name of NVIDIA's device plugin."""
+"""Name of the resource of NVIDIA's device plugin."""
 
 BODY_BYTES: Final = 16 << 20
-"""Largest body of a request: about a thousand whole nodes, or the names of `NODES` nodes."""
+"""Maximum size of a request's body: about a thousand whole nodes, or the names of `NODES` nodes."""
 
 CONNECTIONS: Final = 96
-"""Largest number of open connections of all clients; a scheduler has a few."""
+"""Maximum number of open connections of all clients; a scheduler has a few."""
 
 BYTES: Final = 4 << 20
-"""Largest sum of bytes of requests and responses of all clients, without the largest one."""
+"""Maximum sum of bytes of requests and responses of all clients, without the largest one."""
 
 _ABOUT: Final = b"""podgpu extender: filters and scores nodes for kube-scheduler by their free GPUs
 
@@ -77,16 +77,17 @@ POST /prioritize  how well the pod fits on each
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options of the command line.
+    """The settings from the command line.
 
     Attributes:
-        listen: the address for the scheduler's requests.
-        kubeconfig: credentials, which may name a program; None for the service account of the pod.
-        annotation: key of the Nodes' annotation.
+        listen: the address on which the extender listens.
+        kubeconfig: path of the credentials; None for the service account of the pod. Programs that
+            the file names may run.
+        annotation: key of the Nodes' topology annotation.
         resources: names of the resources that are GPUs.
-        web_config: web configuration file with TLS and passwords; None for none.
-        timeout: seconds within which each request gets a response.
-        allowed_hosts: further host names that requests may use.
+        web_config: path of the web configuration file with TLS and passwords; None for none.
+        timeout: seconds after which a default response is sent.
+        allowed_hosts: additional host names that requests may use.
     """
 
     listen: ListenAddress
@@ -102,12 +103,12 @@ class Extender:
     """A running scheduler extender.
 
     Attributes:
-        port: the port of the listener, once it is open.
+        port: the port of the listener; before the listener is open, the port in the settings.
 
     Args:
-        settings: the options.
-        clock: the source of all times.
-        kube: opens a session with the API server; by default the extender's own.
+        settings: settings from the command line.
+        clock: the clock; no other clock is used.
+        kube: opens a session with the API server of a kubeconfig.
     """
 
     def __init__(
@@ -145,11 +146,11 @@ class Extender:
         self._serving = HttpService(listeners, "--web-config")
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Watch Nodes and answer requests until `stop` is set.
+        """Watch Nodes and respond to requests until `stop` is set.
 
         Raises:
             PermanentError: podgpu cannot listen on the address, or the web configuration file is
-                wrong.
+                invalid.
             ExceptionGroup: there is a bug.
         """
         try:
@@ -189,7 +190,7 @@ class Extender:
         self.port = mounts.port
 
     async def _follow(self) -> None:
-        """Watch the Nodes without end; retry while there are no credentials."""
+        """Watch the Nodes until cancelled; retry while there are no credentials."""
         backoff, logged = Backoff(), ""
         settings = self._settings
         while True:

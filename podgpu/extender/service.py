@@ -1,4 +1,4 @@
-"""Handles the scheduler's requests: parses, filters or scores nodes, and responds in time."""
+"""Handles the scheduler's requests: parses them, filters or scores nodes, and responds in time."""
 
 import asyncio
 import logging
@@ -35,11 +35,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 WAITING: Final = 14
-"""Requests that may wait. A scheduler sends one at a time; a second one follows a leader change."""
+"""How many requests may wait. A scheduler sends one at a time; a second scheduler may send one when
+the leader changes."""
 
 THREADS: Final = 2
-"""Requests that are processed at the same time, so that a filter request does not wait for another
-scheduler's prioritize request."""
+"""How many requests are processed at the same time, so that a filter request does not wait for the
+prioritize request of another scheduler."""
 
 _JSON: Final = "application/json"
 _LATE: Final = "the node was not checked in time"
@@ -50,27 +51,28 @@ VERBS: Final[tuple[Verb, ...]] = ("filter", "prioritize")
 RESULTS: Final = (
     "ok", "malformed", "timeout", "busy", "failed", "too_long", "encoded", "unfinished",
 )  # fmt: skip
-"""The last three are for requests that were not read; so is `busy` if there was no memory."""
+"""Results of requests. `too_long`, `encoded` and `unfinished` mean that the request was not read.
+`busy` can mean that too, if there was no memory for the request."""
 
 
 CACHED: Final = 4096
-"""The largest number of entries, of about 300 bytes each: a node with 8 GPUs has at most 255
-different sets of free GPUs."""
+"""Maximum number of entries, of about 300 bytes each: a node with 8 GPUs has at most 255 different
+sets of free GPUs."""
 
 _Key: TypeAlias = tuple[int, int, Requirement | None, int]
 
 
 class StoppedError(Exception):
-    """The fit is no longer needed."""
+    """The calculation was stopped, because its result is no longer needed."""
 
 
 class FitCache:
-    """The fits that were used last. Safe to use from any thread.
+    """A cache of fits. Safe to use from any thread.
 
-    The cache does not keep a topology alive: its fits are dropped together with it.
+    The cache does not keep a topology alive: the fits of a topology are dropped together with it.
 
     Args:
-        most: the largest number of entries. If there are more, the cache starts empty again.
+        most: maximum number of entries. When it is reached, all entries are dropped.
     """
 
     def __init__(self, most: int = CACHED) -> None:
@@ -88,7 +90,7 @@ class FitCache:
         unsure: int = 0,
         stop: Callable[[], bool] = lambda: False,
     ) -> Fit | None:
-        """Return how well a pod fits; see `podgpu.extender.node_selection.node_fit.fit`.
+        """Return how well a pod fits, as `podgpu.extender.node_selection.node_fit.fit` does.
 
         Raises:
             StoppedError: `stop` returned True.
@@ -114,13 +116,13 @@ class FitCache:
 
 @dataclass(frozen=True, slots=True)
 class PendingQuestion:
-    """A request that was parsed.
+    """A request that was parsed and is being processed.
 
     Attributes:
         question: the request.
-        demand: what its pod requests.
-        now: the time of the request, in Unix seconds.
-        abandoned: set once the response is no longer needed.
+        demand: what the pod of the request needs.
+        now: time of the request, in seconds of Unix time.
+        abandoned: set when the result of the calculation is no longer needed.
     """
 
     question: Question
@@ -130,21 +132,21 @@ class PendingQuestion:
 
 
 class _UnreadError(Exception):
-    """The time was up before the request was parsed."""
+    """The time limit was reached before the request was parsed."""
 
 
 class Service:
-    """Handlers for the scheduler's two verbs.
+    """Handlers for the scheduler's two verbs, filter and prioritize.
 
-    Requests are processed in threads, because many or large nodes take too long for the event loop.
+    Requests are processed in threads, because many or large nodes would block the event loop.
 
     Args:
-        nodes: what is known of the nodes.
+        nodes: the known Nodes.
         resources: names of the resources that are GPUs.
         timeout: seconds after which a default response is sent.
-        clock: for ages and durations.
+        clock: the clock for ages and durations.
         telemetry: counts requests.
-        log: for invalid requests.
+        log: receives warnings about invalid requests.
     """
 
     def __init__(
@@ -196,12 +198,12 @@ class Service:
         )
 
     def count(self, verb: Verb, result: str, amount: float = 1) -> None:
-        """Count a request by its result, which is a `Refusal` if its body was not read."""
+        """Count a request by verb and result, also if its body was not read (`Refusal`)."""
         labels = (("verb", verb), ("result", result))
         self._telemetry.add("podgpu_extender_requests_total", amount, labels)
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads that process requests."""
         self._threads.shutdown()
         self._late_thread.shutdown()
 
@@ -219,9 +221,10 @@ class Service:
         Args:
             verb: the scheduler's verb.
             request: the request.
-            work: makes the response, in a thread.
-            late: makes the default response when the time is up.
-            wrong: makes the response to an invalid request, from an HTTP status and the reason.
+            work: function that makes the response, in a thread.
+            late: function that makes the default response after the time limit.
+            wrong: function that makes the response to a request that is invalid or was not parsed
+                in time, from HTTP status and reason.
         """
         start, result = self._clock.now(), "failed"
         try:
@@ -312,7 +315,7 @@ class Service:
         )
 
     def _log_malformed(self, verb: Verb, error: MalformedError) -> None:
-        """Log an error, once for each kind, because it occurs again with each pod."""
+        """Log an error unless one of its kind was logged: it occurs again with each pod."""
         if error.dedup_key not in self._logged_faults:
             self._logged_faults.add(error.dedup_key)
             self._log.warning("/%s: invalid request: %s", verb, line(str(error)))

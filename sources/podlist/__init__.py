@@ -1,1 +1,1 @@
-"""The source `podlist`: read which containers hold GPUs from koordinator's pod list file."""
+"""The source `podlist`: reads which containers hold GPUs from koordinator's pod list file."""

@@ -1,4 +1,4 @@
-"""Checks of `podgpu doctor` for the podlist source: the file and its writer."""
+"""Checks of `podgpu doctor` for the source `podlist`: the pod list file and its writer."""
 
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ _BOOT: Final = "btime "
 
 
 def examine(options: Options, ctx: DoctorContext) -> Finding:
-    """Run the check `podlist.file`."""
+    """Return the finding of the check `podlist.file`."""
     check = Check("podlist.file", BOTH)
     read = partial(read_pod_list, path=options.path, integers=options.integers)
     finding = check_file(
@@ -24,8 +24,8 @@ def examine(options: Options, ctx: DoctorContext) -> Finding:
     boot_s = _boot_s(ctx.roots.proc)
     if finding.verdict is not Verdict.OK or boot_s is None:
         return finding
-    # An old file alone is not a problem: it is written only on changes. But every container is
-    # younger than the node's start.
+    # The writer writes the file only if the list changes, so an old file may be correct. But no
+    # container is older than the node's start.
     if options.path.stat().st_mtime >= boot_s or finding.observed.startswith("0 "):
         return finding
     observed = (

@@ -1,4 +1,4 @@
-"""Read one entry of the list: a container and the GPUs that it holds."""
+"""Read one entry of the pod list: a container and the GPUs that it holds."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,253}")
 _LARGEST = (1 << 20) - 1  # Linux minor numbers have 20 bits
 _DEVICE = "a GPU UUID, a MIG UUID or a number"
 _MAX_DEVICES = 1024  # more than any node has; limits the time and memory that an invalid list takes
-# Entries that podgpu wrote come from its other sources, so they must not confirm them.
+# podgpu wrote these entries from claims of its other sources. They must not confirm those claims.
 _OURS = "podgpu"
 
 Integers = Literal["minor", "index"]
@@ -28,8 +28,8 @@ class EntryProblem:
     """A problem of an entry.
 
     Attributes:
-        key: the invalid key; empty for the whole entry.
-        item: index of the invalid element, if the value of the key is a list.
+        key: key with the invalid value; empty if the whole entry is invalid.
+        item: index of the invalid element if the value is a list; else None.
         text: what was expected, and what was found.
     """
 
@@ -39,7 +39,7 @@ class EntryProblem:
 
     @property
     def path(self) -> str:
-        """Path from the entry to the value, to be appended to the entry's index."""
+        """Path from the entry to the value, such as `.gpu_list[0]`; follows the entry's index."""
         key = f".{self.key}" if self.key else ""
         return key if self.item is None else f"{key}[{self.item}]"
 
@@ -47,15 +47,15 @@ class EntryProblem:
 def read_entry(
     entry: object, integers: Integers, problems: list[EntryProblem]
 ) -> tuple[PartialRef, list[RawDeviceId]] | None:
-    """Return the container of an entry and its devices; None if there is nothing to use.
+    """Return the container of an entry and its devices; None if the entry cannot be used.
 
-    An entry without a complete name yields nothing, because its container is unknown. An invalid
-    device id is skipped. Entries that podgpu wrote yield nothing.
+    None is returned if the entry has no complete name, because its container is unknown, and if
+    podgpu wrote the entry. Invalid device ids are skipped.
 
     Args:
         entry: the parsed entry.
         integers: meaning of numbers in `gpu_list`.
-        problems: list to which problems are added.
+        problems: list to which the problems of the entry are added.
     """
     if not isinstance(entry, dict):
         problems.append(EntryProblem("", None, _expected("an object", entry)))

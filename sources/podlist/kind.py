@@ -1,4 +1,4 @@
-"""What the podlist source declares about itself."""
+"""The declaration of the source `podlist`."""
 
 from typing import Final
 

@@ -16,7 +16,7 @@ _MAX_REPORTED = 3
 
 
 class BadDocumentError(UnreadableError):
-    """The file as a whole is not a pod list; the message says where and why."""
+    """The file as a whole is not a pod list; the text of the error says where and why."""
 
 
 def read_pod_list(data: bytes, path: Path, integers: Integers) -> FileClaims:
@@ -28,8 +28,8 @@ def read_pod_list(data: bytes, path: Path, integers: Integers) -> FileClaims:
         integers: meaning of numbers in `gpu_list`.
 
     Raises:
-        BadDocumentError: it is not JSON, not a list, or lists more devices than one node can have.
-            Halves of surrogate pairs and numbers that are too large for a float are accepted.
+        BadDocumentError: the content is not JSON, is not a list, or is larger than that of any
+            node. Halves of surrogate pairs and numbers that are too large for a float are accepted.
     """
     text = text_of(data)
     origins: dict[PartialRef, Origin] = {}
@@ -63,7 +63,7 @@ def read_pod_list(data: bytes, path: Path, integers: Integers) -> FileClaims:
 
 
 def _entries(text: str, path: Path) -> Iterator[tuple[int, object]]:
-    """Yield the entries with their offsets. Other threads can run between two of them."""
+    """Yield each entry with its offset. Other threads can run between two entries."""
     if not text.strip():
         raise BadDocumentError(f"{path}: is empty; an empty list is written []")
     if text.strip() == "null":  # how Go encodes a nil slice
@@ -80,24 +80,24 @@ def _entries(text: str, path: Path) -> Iterator[tuple[int, object]]:
 
 
 def place(text: str, offset: int) -> str:
-    """Return line and column of a character, for a message, counted from 1."""
+    """Return line and column of a character as text for a message, both counted from 1."""
     lines = text[:offset].split("\n")
     return f"{len(lines)}:{len(lines[-1]) + 1}"
 
 
 def value_offset(text: str, begin: int, key: str, item: int | None = None) -> int:
-    """Return where the value of a key begins in an entry that can be parsed.
+    """Return the offset at which the value of a key begins. The entry must be valid JSON.
 
-    If the key occurs twice, the last one counts, as when the entry is parsed.
+    If the key occurs twice, the last one is used, as in the parsed entry.
 
     Args:
-        text: the list.
-        begin: where the entry begins.
-        key: a key of the object itself, not of a nested one; empty for the whole entry.
-        item: index of an element of the value, if the value is a list.
+        text: the text of the file.
+        begin: offset of the entry.
+        key: key of the entry itself, not of a nested object; empty for the whole entry.
+        item: index of an element if the value is a list; None for the whole value.
 
     Returns:
-        The offset of the value or the element; of the entry if the key does not exist.
+        The offset of the value or the element; that of the entry if the key does not exist.
     """
     found, at = begin, skip_space(text, begin + 1)
     while key and text.startswith('"', at):
@@ -114,5 +114,5 @@ def value_offset(text: str, begin: int, key: str, item: int | None = None) -> in
 
 
 def _after_mark(text: str, offset: int) -> int:
-    """Return the offset after a colon or comma, and the white space around it."""
+    """Return the offset after a colon or comma and the white space on both sides of it."""
     return skip_space(text, skip_space(text, offset) + 1)

@@ -1,8 +1,8 @@
 """Reads the ResourceClaims that pods use, to recognise admin access to devices.
 
-Claims are read one by one, by name. A list or a watch cannot be limited to a node: with one, each
-node would read the claims of the whole cluster. The fields that matter do not change while a pod
-uses a claim, so reading it once for each pod is enough.
+ResourceClaims are read one by one, by name: a list or a watch cannot be limited to a node, so each
+node would read the ResourceClaims of the whole cluster. The fields that are used do not change
+while a pod uses a ResourceClaim, so each is read once for each pod.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from sources.pods.resource_slices import FIRST_RETRY, MAX_RETRY, NOT_FOUND, VERS
 from sources.pods.timestamps import Timestamps
 
 _REQUEST_TIMEOUT: Final = 5.0
-"""Seconds for which pods wait for their claims."""
+"""Time limit in seconds for reading the ResourceClaims of pods; the pods are emitted after that."""
 _TEMPLATE_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
-"""Annotation of a claim that was created for one pod, from a template."""
+"""Annotation of a ResourceClaim that was created for one pod, from a template."""
 
 
 def claims_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[ResourceClaim, ...]:
-    """Return the ResourceClaims that a pod uses, with their names only."""
+    """Return the ResourceClaims that a pod uses. Only their names are set."""
     references = (
         *as_dicts(spec.get("resourceClaims")),
         *as_dicts(status.get("resourceClaimStatuses")),
@@ -39,7 +39,7 @@ def claims_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Resou
 
 
 def map_claim(raw: Mapping[str, Any], timestamps: Timestamps) -> ResourceClaim | None:
-    """Return the needed parts of a ResourceClaim of any version; None if it has no identity."""
+    """Return the used parts of a ResourceClaim of any API version; None without name and UID."""
     metadata, status = as_dict(raw.get("metadata")), as_dict(raw.get("status"))
     name, uid = as_text(metadata.get("name")), as_text(metadata.get("uid"))
     if not (name and uid):
@@ -62,15 +62,15 @@ def _id(result: Mapping[str, Any]) -> RawDeviceId:
 
 
 class ClaimReader:
-    """Adds the details of their ResourceClaims to pods.
+    """Adds the details of the ResourceClaims to pods.
 
-    A failed request is logged once, when it fails twice in a row; the pods are emitted without
-    these details.
+    If a request fails, the pods are emitted without these details. An error is logged if the next
+    attempt fails too, and again only if its kind changes.
 
     Args:
-        ctx: of the source.
-        api: session with the API server; None if claims are not read.
-        timestamps: converts timestamps.
+        ctx: the context of the source.
+        api: session with the API server; None if ResourceClaims are not read.
+        timestamps: converts the timestamps of ResourceClaims.
     """
 
     def __init__(self, ctx: SourceContext, api: KubeApi | None, timestamps: Timestamps) -> None:
@@ -87,10 +87,10 @@ class ClaimReader:
         self._unread = asyncio.Event()
 
     async def complete(self, pods: Iterable[Pod]) -> list[Pod]:
-        """Return pods with the details of their claims, as far as those can be read now.
+        """Return pods with the details of their ResourceClaims, as far as these can be read now.
 
         Args:
-            pods: pods with the names of their claims.
+            pods: pods with the names of their ResourceClaims.
         """
         pods = list(pods)
         if self._api is None:
@@ -103,7 +103,7 @@ class ClaimReader:
             except ApiError as error:
                 self._failed(error)
             except TimeoutError:
-                message = f"ResourceClaims: no answer within {_REQUEST_TIMEOUT:.0f} s"
+                message = f"ResourceClaims: no response within {_REQUEST_TIMEOUT:.0f} s"
                 self._failed(ApiError(message, reason="no answer"))
             else:
                 self._failures, self._logged = 0, None
@@ -114,20 +114,20 @@ class ClaimReader:
         return found
 
     async def wait_unread(self) -> None:
-        """Wait until claims could not be read, and then until a retry is due."""
+        """Wait until some ResourceClaim could not be read, and then until a retry is due."""
         await self._unread.wait()
         self._unread.clear()
         left = (self._retry_ns - self._ctx.clock.now().mono_ns) / NS
-        # A missing claim is not a failure, but is not requested more often than after one.
+        # A missing ResourceClaim is no failure, but it is requested again after the same delay.
         await self._ctx.clock.sleep(max(left, self._pauses.delay(0.0)))
 
     def forget(self, uids: Iterable[str]) -> None:
-        """Forget the claims of deleted pods."""
+        """Forget the ResourceClaims of pods that are deleted, by the pods' UIDs."""
         for uid in uids:
             self._read.pop(uid, None)
 
     def has_unread(self, pod: Pod) -> bool:
-        """Return whether a claim of a pod could not be read yet."""
+        """Return whether a ResourceClaim of a pod that has not ended could not be read yet."""
         return not pod.ended and any(not each.uid for each in self._filled(pod).resource_claims)
 
     def _filled(self, pod: Pod) -> Pod:
@@ -147,7 +147,7 @@ class ClaimReader:
                 read[each.name] = found
 
     async def _get(self, api: KubeApi, pod: Pod, name: str) -> ResourceClaim | None:
-        """Read one claim; return None if it does not exist.
+        """Read one ResourceClaim; return None if it does not exist.
 
         Raises:
             ApiError: the request fails.

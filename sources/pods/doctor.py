@@ -1,4 +1,4 @@
-"""Checks of the source `pods`: the API server, RBAC permissions, node name, second exporters."""
+"""Checks of the source `pods`: API server, RBAC permissions, node name, duplicate exporters."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,12 +32,12 @@ _DRA_RIGHTS: Final[Mapping[Right, str]] = {
     Right("watch", "resourceslices", _GROUP): "resource_slices",
     Right("get", "resourceclaims", _GROUP): "resource_claims",
 }
-"""Permissions that an option of the source needs."""
+"""Permissions that the source needs only if an option is set, each with the option."""
 
 _NAME: Final = "app.kubernetes.io/name"
 _COMPONENT: Final = "app.kubernetes.io/component"
 _DAEMON: Final = "node"
-"""The chart's component label of the daemon; its other parts have other values."""
+"""Value of the component label that the chart sets on the daemon's pods."""
 _EXPORTERS: Final = ("podgpu", "dcgm-exporter", "nvidia-dcgm-exporter")
 
 
@@ -86,7 +86,7 @@ def _server(error: TransientError, place: str) -> Finding:
 
 
 async def _pods(api: KubeApi, node: str, ctx: DoctorContext) -> list[Finding]:
-    """Run the checks `node.name` and `twins` on the node's pods at the API server."""
+    """Run the checks `node.name` and `twins` with the pods of the node at the API server."""
     query = {"fieldSelector": f"spec.nodeName={node}"}
     place = f"GET {_PODS}?fieldSelector=spec.nodeName={node}"
     try:
@@ -97,7 +97,7 @@ async def _pods(api: KubeApi, node: str, ctx: DoctorContext) -> list[Finding]:
 
 
 async def _name(api: KubeApi, count: int, node: str, place: str) -> Finding:
-    """Check the node name by its pods, else by the Node object, which podgpu may not read."""
+    """Check the node name: whether pods run on a node of this name, else whether a Node has it."""
     check = node_name_check.CHECK
     if count:
         return check.ok(place, f"{count} pods run on it")
@@ -135,10 +135,10 @@ def _twins(pods: list[dict[str, object]], ctx: DoctorContext, place: str) -> Fin
 
 
 def _daemonset(metadata: dict[str, object]) -> str:
-    """Return the UID of the DaemonSet that owns a pod; empty if none does.
+    """Return the UID of the DaemonSet that owns a pod; empty if no DaemonSet does.
 
-    A DaemonSet has two pods on a node only during an update. Other owners may have several pods
-    there permanently.
+    A DaemonSet has two pods on a node only during an update. Other owners may permanently have
+    several pods on a node.
     """
     owner = controller_of(metadata)
     return as_text(owner.get("uid")) if owner.get("kind") == "DaemonSet" else ""

@@ -1,4 +1,4 @@
-"""What the pods source declares about itself."""
+"""The declaration of the source `pods`."""
 
 from typing import Final
 

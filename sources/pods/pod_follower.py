@@ -1,4 +1,4 @@
-"""Emits events for the pods that the API server reports, without repeating unchanged ones."""
+"""Emits events for the pods that the API server reports, except for unchanged pods."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,15 +11,15 @@ from sources.pods.claim_details import ClaimReader
 from sources.pods.options import Options
 
 _CONFIRM_NS: Final = 30 * NS
-"""Time between confirmations. One may wait for a bookmark, which comes once a minute."""
+"""Time between confirmations. A confirmation may wait for a bookmark, which comes once a minute."""
 
 
 class PodFollower:
-    """A `pipeline.kube.reflector.Handler` for pods.
+    """Emits events of pods. Implements `pipeline.kube.reflector.Handler`.
 
     Args:
-        ctx: of the source.
-        options: of the source.
+        ctx: the context of the source.
+        options: the options of the source.
         claims: reads the pods' ResourceClaims.
     """
 
@@ -33,7 +33,7 @@ class PodFollower:
         self._lost_by: tuple[int, str] | None = None
 
     async def replaced(self, objects: Sequence[Pod]) -> None:
-        """Receive all pods. Unchanged pods keep their objects."""
+        """Replace all pods, and emit all of them. Unchanged pods keep their objects."""
         pods: dict[tuple[str, str], Pod] = {}
         staying = {pod.info.uid for pod in objects}
         self._claims.forget({pod.info.uid for pod in self._pods.values()} - staying)
@@ -48,7 +48,7 @@ class PodFollower:
         await self._confirm()
 
     async def upserted(self, obj: Pod) -> None:
-        """Receive a pod; emit it if it has changed."""
+        """Add or update a pod, and emit it if it has changed."""
         [obj] = await self._claims.complete([obj])
         before = self._pods.get(_namespaced_name(obj))
         if before == obj:
@@ -63,7 +63,7 @@ class PodFollower:
         await self._ctx.emit(PodUpserted(obj))
 
     async def deleted(self, obj: Pod) -> None:
-        """Remove a pod, unless a new pod has its name already."""
+        """Remove a pod, and emit that, unless a new pod has its name already."""
         before = self._pods.get(_namespaced_name(obj))
         if before is None or before.info.uid != obj.info.uid:
             return
@@ -77,7 +77,7 @@ class PodFollower:
         await self._ctx.emit(PodDeleted(uid))
 
     async def read_claims(self) -> NoReturn:
-        """Retry to read ResourceClaims that could not be read, until cancelled."""
+        """Retry to read the ResourceClaims that could not be read, until cancelled."""
         claims = self._claims
         while True:
             await claims.wait_unread()
@@ -91,13 +91,13 @@ class PodFollower:
                     await self._ctx.emit(PodUpserted(now))
 
     async def confirmed(self) -> None:
-        """Confirm the pods, if the last confirmation is old or the watch had failed."""
+        """Confirm the pods if the last confirmation is old, or if the watch had failed."""
         due = self._due_ns is not None and self._ctx.clock.now().mono_ns >= self._due_ns
         if self._lost_by is not None or due:
             await self._confirm()
 
     async def watch_failed(self, error: ApiError) -> None:
-        """Report why pods cannot be watched, once for each kind of error."""
+        """Log and emit why pods cannot be watched, unless the last error was of the same kind."""
         if error.dedup_key == self._lost_by:
             return
         self._lost_by, reason = error.dedup_key, str(error)

@@ -1,4 +1,4 @@
-"""Map a pod of the API server, some ten kilobytes, to the parts that podgpu needs."""
+"""Map a pod of the API server, which has some ten kilobytes, to the parts that podgpu uses."""
 
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -19,7 +19,8 @@ from sources.pods.timestamps import Timestamps
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 """Annotation that the kubelet sets on the mirror pod of a static pod: the UID by which the kubelet
-knows the pod. It cannot be added to an existing pod. `config.hash` is not only on mirror pods."""
+knows the static pod. No user can add it to an existing pod. `config.hash` is not used, because
+other pods have it too."""
 
 _TEMPLATE_HASH: Final = "pod-template-hash"
 _NATIVE: Final = "kubernetes.io/"
@@ -32,20 +33,21 @@ _LISTS: Final[tuple[tuple[str, str, _Kind], ...]] = (
 )
 
 _MAX_VALUE: Final = 1024
-"""Maximum characters of a label. Labels have at most 63. An annotation may contain a whole file,
-which would be in memory many times as a label of every series of the pod."""
+"""Maximum number of characters of a value. Labels have at most 63. An annotation may contain a
+whole file, which would be in memory many times as a label of every series of the pod."""
 
 _CACHE_SIZE: Final = 4096
-"""Names whose result is cached: the pods of a node have some hundred different names."""
+"""Number of names whose result is cached: the pods of a node have some hundred different names."""
 
 LabelFilter: TypeAlias = Callable[[Mapping[str, object]], tuple[StringPairs, int]]
-"""Returns the selected labels, sorted by name, and the number of those that were dropped."""
+"""Function that returns the selected labels, sorted by name, and the number of dropped ones."""
 
 
 def label_filter(globs: tuple[str, ...], limit: int, patterns: Iterable[str] = ()) -> LabelFilter:
     """Return a function that selects labels or annotations of a pod by name.
 
-    Excess ones are dropped in the order of names, so that the result is stable.
+    It drops values of more than 1024 characters. If more than `limit` are left, it keeps the first
+    ones in the order of names, so that the result is stable.
 
     Args:
         globs: glob patterns of the names to keep.
@@ -70,13 +72,13 @@ def label_filter(globs: tuple[str, ...], limit: int, patterns: Iterable[str] = (
 
 @dataclass(frozen=True, slots=True)
 class PodOmissions:
-    """The parts of a pod that were dropped, or could not be read.
+    """What is missing in a mapped pod: dropped labels and unreadable annotations.
 
     Attributes:
         uid: UID of the pod.
         pod: `namespace/name`, for people.
-        omitted: number of labels and annotations that were too many or too long.
-        problems: by annotation, why it cannot be read.
+        omitted: number of selected labels and annotations that were dropped.
+        problems: why an annotation cannot be read, by its key.
     """
 
     uid: str
@@ -91,7 +93,7 @@ class PodMapper:
     Args:
         options: which labels to keep, and which annotations to read.
         timestamps: converts timestamps.
-        report: receives what was dropped of a pod.
+        report: receives what is missing in a mapped pod.
     """
 
     def __init__(
@@ -108,7 +110,7 @@ class PodMapper:
         self._report = report
 
     def __call__(self, raw: Mapping[str, Any]) -> Pod | None:
-        """Return the pod; None if it has no identity."""
+        """Return the pod; None if its UID, name or namespace is missing."""
         metadata, spec = as_dict(raw.get("metadata")), as_dict(raw.get("spec"))
         status = as_dict(raw.get("status"))
         uid, name = as_text(metadata.get("uid")), as_text(metadata.get("name"))
@@ -160,10 +162,10 @@ class PodMapper:
 def _extended(
     requests: Mapping[str, Mapping[str, str]], of_schedulers: Container[str]
 ) -> tuple[str, ...]:
-    """Return the extended resources that a container requests.
+    """Return the extended resources that the containers of a pod request.
 
-    Resources of schedulers count too, although some are in Kubernetes' own domain, in which
-    Kubernetes knows no extended resources.
+    The resources of schedulers are included, although some of them are in the domain kubernetes.io,
+    whose resources are not extended resources.
     """
     found = {
         sys.intern(name)
@@ -212,7 +214,7 @@ def containers(
 
 
 def _first(state: Mapping[str, Any], key: str) -> str:
-    """Return a text from the status of a container, or from its newest state that has it."""
+    """Return a text from the status of a container, or from the newest state that contains it."""
     now, last = as_dict(state.get("state")), as_dict(state.get("lastState"))
     parts = (state, now.get("running"), now.get("terminated"), last.get("terminated"))
     return next((found for part in parts if (found := as_text(as_dict(part).get(key)))), "")
@@ -232,15 +234,15 @@ def _ended(
     if deleting or kind == "ephemeral":
         return True
     if policy == "Never":
-        # With rules, the kubelet may still start it again.
+        # If there are restart rules, the kubelet may still start the container again.
         return not as_dicts(container.get("restartPolicyRules"))
-    # A sidecar has its own restart policy, Always, and keeps running.
+    # A sidecar has the restart policy Always on its own container, and keeps running.
     lasting = policy == "Always" and (kind == "app" or "restartPolicy" in container)
     return not lasting and as_dict(terminated).get("exitCode") == 0
 
 
 def requested_resources(spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Return the requests of each container, by its name: resource to amount, as text."""
+    """Return the amounts that each container requests: resource to amount, by container name."""
     found: dict[str, dict[str, str]] = {}
     for container in as_dicts(spec.get("initContainers")) + as_dicts(spec.get("containers")):
         resources = as_dict(container.get("resources"))
@@ -252,10 +254,10 @@ def requested_resources(spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _workload(metadata: Mapping[str, Any]) -> tuple[str, str]:
-    """Return kind and name of a pod's workload; empty texts without one.
+    """Return kind and name of a pod's workload; empty texts if the pod has no workload.
 
-    A pod names only its direct owner. A Deployment is derived from the ReplicaSet's name, which is
-    the Deployment's name and a hash that the pod has as a label. A Job of a CronJob cannot be
+    A pod names only its direct owner. If this is a ReplicaSet whose name ends with the hash in the
+    pod's label, the rest of the name is the Deployment's. A Job of a CronJob cannot be
     distinguished from another Job. The Node, which owns mirror pods, is not a workload.
     """
     owner = controller_of(metadata)

@@ -17,12 +17,12 @@ from sources.pods.timestamps import Timestamps
 VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 FIRST_RETRY: Final = 2.0
 MAX_RETRY: Final = 300.0
-"""Seconds until ResourceSlices or ResourceClaims that cannot be read are requested again. A server
-that starts may refuse them temporarily; permissions may be granted and clusters upgraded while
-podgpu runs."""
+"""First and longest delay in seconds until ResourceSlices or ResourceClaims that cannot be read are
+requested again. A server that starts may refuse them temporarily; permissions may be granted and
+clusters upgraded while podgpu runs."""
 
 _HEALTHY: Final = 60.0
-"""Seconds after which a working watch resets the delay and the failure count."""
+"""Seconds after which a watch counts as healthy: delay and number of failures are then reset."""
 
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
@@ -42,10 +42,11 @@ class Slice:
 
     Attributes:
         name: name of the object.
-        pool: driver and pool.
-        generation: generation of the pool; slices of earlier ones are outdated.
-        count: number of slices of the pool in this generation.
-        aliases: raw id and UUID or placement of each device for which that is known.
+        pool: names of the driver and of the pool.
+        generation: generation of the pool; slices of earlier generations are outdated.
+        count: number of slices that the pool has in this generation.
+        aliases: raw id of each device, with its UUID or placement; devices without both are
+            missing.
         since: the latest time at which the object may have changed; None if unknown.
     """
 
@@ -58,11 +59,11 @@ class Slice:
 
 
 def map_slice(raw: Mapping[str, Any], timestamps: Timestamps | None = None) -> Slice | None:
-    """Return the needed parts of a ResourceSlice of any version; None if it has no pool.
+    """Return the used parts of a ResourceSlice of any API version; None if a name is missing.
 
     Args:
         raw: the decoded object.
-        timestamps: converts its timestamps; without it `since` is unknown.
+        timestamps: converts the timestamps of the object; None if `since` is not used.
     """
     spec = as_dict(raw.get("spec"))
     pool = as_dict(spec.get("pool"))
@@ -81,7 +82,7 @@ def map_slice(raw: Mapping[str, Any], timestamps: Timestamps | None = None) -> S
 
 
 def _since(raw: Mapping[str, Any], timestamps: Timestamps) -> Instant | None:
-    """Return when an object changed last, at the latest: its creation if it is unchanged."""
+    """Return the latest time at which an object may have changed; None if unknown."""
     metadata, pool = as_dict(raw.get("metadata")), as_dict(as_dict(raw.get("spec")).get("pool"))
     created = timestamps.parse(metadata.get("creationTimestamp"))
     # The API server increments `metadata.generation` with each change of the object. If it is
@@ -125,15 +126,15 @@ def _placement(name: str, attributes: Mapping[str, Any]) -> str:
 class Pools:
     """Combines slices into complete pools.
 
-    A driver that changes a pool writes its slices one by one. Until all of them exist, the last
-    complete state of the pool is used.
+    A driver that changes a pool writes the pool's slices one by one. Until all slices of the new
+    generation exist, the last complete generation of the pool is used.
     """
 
     def __init__(self) -> None:
         self._whole: dict[tuple[str, str], list[Slice]] = {}
 
     def aliases(self, slices: Iterable[Slice]) -> DeviceAliasesReplaced:
-        """Return the names of the devices of all pools, sorted, and since when they are valid.
+        """Return the aliases of the devices of all complete pools, sorted, and their times.
 
         Args:
             slices: all slices of the node.
@@ -168,13 +169,14 @@ class SliceFollower:
 
     Implements `pipeline.kube.reflector.Handler`.
 
-    A failed request is logged once, when it fails twice in a row; only aliases are missing then.
+    Errors do not end `run`: only aliases are missing then. An error is logged if the next attempt
+    fails too, and again only if its kind changes.
 
     Args:
-        ctx: of the source.
+        ctx: the context of the source.
         api: session with the API server.
         node: name of the node.
-        timestamps: converts timestamps.
+        timestamps: converts the timestamps of slices.
     """
 
     def __init__(self, ctx: SourceContext, api: KubeApi, node: str, timestamps: Timestamps) -> None:
@@ -189,7 +191,7 @@ class SliceFollower:
         self._logged: tuple[int, str] | None = None
 
     async def run(self) -> None:
-        """Watch slices until cancelled."""
+        """Watch ResourceSlices, and emit their aliases, until cancelled."""
         backoff = Backoff(FIRST_RETRY, MAX_RETRY, _HEALTHY)
         while True:
             started = self._ctx.clock.now()
@@ -211,7 +213,7 @@ class SliceFollower:
             await self._ctx.clock.sleep(backoff.delay(lasted))
 
     async def _follow(self) -> tuple[tuple[int, str], str]:
-        """Watch slices as long as possible; return why they cannot be watched."""
+        """Watch slices as long as possible; return kind and text of the error that ended it."""
         for version in VERSIONS:
             reflector = Reflector(
                 self._api,
@@ -229,17 +231,17 @@ class SliceFollower:
         return (NOT_FOUND, ""), "this cluster has no ResourceSlices"
 
     async def replaced(self, objects: Sequence[Slice]) -> None:
-        """Receive all slices."""
+        """Replace all slices, and emit the aliases if they have changed."""
         self._slices = {found.name: found for found in objects}
         await self._emit()
 
     async def upserted(self, obj: Slice) -> None:
-        """Receive a slice."""
+        """Add or update a slice, and emit the aliases if they have changed."""
         self._slices[obj.name] = obj
         await self._emit()
 
     async def deleted(self, obj: Slice) -> None:
-        """Remove a slice."""
+        """Remove a slice, and emit the aliases if they have changed."""
         self._slices.pop(obj.name, None)
         await self._emit()
 
@@ -247,7 +249,7 @@ class SliceFollower:
         """Do nothing: aliases do not expire."""
 
     async def watch_failed(self, error: ApiError) -> None:
-        """Stop if there is nothing to watch; after other errors the reflector retries."""
+        """Raise the error if slices do not exist or may not be read; else the reflector retries."""
         if error.status in {NOT_FOUND, FORBIDDEN}:
             raise error
 

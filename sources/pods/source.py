@@ -17,11 +17,11 @@ from sources.pods.timestamps import Timestamps
 _TIMESTAMPS: Final = "timestamps"
 
 _MAX_REMEMBERED: Final = 1024
-"""Number of remembered warnings. Beyond it the oldest one is forgotten, and may be logged again."""
+"""How many warnings are remembered. After that, the oldest is forgotten and may be logged again."""
 
 
 class PodWarnings:
-    """Logs each unreadable annotation of each pod once, and dropped labels once for all pods."""
+    """Logs each unreadable annotation once for each pod, and dropped labels once for all pods."""
 
     def __init__(self, log: logging.Logger, limit: int) -> None:
         self._log = log
@@ -30,7 +30,7 @@ class PodWarnings:
         self._warned: dict[tuple[str, str], None] = {}
 
     def report(self, left: PodOmissions) -> None:
-        """Log what was not logged before."""
+        """Log the omissions of a pod that were not logged before."""
         if left.omitted and not self._drop_logged:
             self._drop_logged = True
             text = (
@@ -42,7 +42,7 @@ class PodWarnings:
             key = left.uid, annotation
             if key not in self._warned:
                 set_last(self._warned, key, None, _MAX_REMEMBERED)
-                text = "pod %s: annotation %s: %s; it is ignored"
+                text = "pod %s: annotation %s: %s; podgpu ignores this annotation"
                 self._log.warning(text, left.pod, annotation, problem)
 
 
@@ -50,14 +50,14 @@ class PodsSource:
     """Watches the node's pods at the API server.
 
     Implements `pipeline.component.contracts.Source`. If the API server becomes unreachable, the
-    last known pods stay in use, unconfirmed, until they are too old.
+    last known pods stay in use for `max_age`, without confirmation.
     """
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     async def run(self, ctx: SourceContext) -> None:
-        """Watch the pods until cancelled.
+        """Watch pods, ResourceClaims and ResourceSlices until cancelled.
 
         Raises:
             TransientError: there are no credentials.

@@ -1,4 +1,4 @@
-"""Convert timestamps of the API server to times on both clocks."""
+"""Convert timestamps of the API server to instants."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,10 +11,10 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Timestamps(WallTimes):
-    """Converts equal timestamps to equal times, during the life of the object."""
+    """Converts timestamps to instants. Equal timestamps give equal instants."""
 
     def parse(self, value: object) -> Instant | None:
-        """Return the time of a timestamp; None if it is not a timestamp."""
+        """Return the instant of a timestamp; None if it is invalid or has no time zone."""
         try:
             parsed = datetime.fromisoformat(as_text(value))
             wall_ns = (parsed - _EPOCH) // _MICROSECOND * 1000

@@ -14,7 +14,7 @@ _DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
 
 
 def examine(options: Options, _ctx: DoctorContext) -> Finding:
-    """Check `replay.recording`."""
+    """Run the check `replay.recording`: read the header and the first event."""
     check = Check("replay.recording", FAILS)
     path = _DEMO_FILE if options.path == DEMO else Path(options.path)
     fix = (

@@ -1,4 +1,4 @@
-"""What the replay source declares about itself."""
+"""The declaration of the source `replay`."""
 
 from typing import Final
 

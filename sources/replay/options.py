@@ -7,7 +7,7 @@ import msgspec
 from config.option_markers import AtLeast, AtMost, Doc
 
 DEMO: Final = "builtin:demo"
-"""The path that means the recording that is part of podgpu."""
+"""The value of `path` that selects the recording that is part of podgpu."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

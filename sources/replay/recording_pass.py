@@ -9,18 +9,19 @@ from pipeline.model import NS, Envelope, Instant
 from pipeline.recording import RecordingParser, shifted
 
 _BATCH_EVENTS: Final = 16
-"""Events that are parsed at a time: a few seconds of a recording."""
+"""How many events are parsed in one step: a few seconds of a recording."""
 
 
 class ReplayPass(RecordingParser):
     """Parses a recording, and converts the times of its events.
 
     Monotonic times are always moved to the present, so that ages and expiry are correct. Times
-    before the recording's start, such as the start of a pod, are moved but not scaled.
+    after the recording's start are scaled by the speed. Earlier times, such as the start of a pod,
+    are moved but not scaled.
 
     Args:
-        path: the recording, for messages.
-        began: when the pass started.
+        path: path of the recording, for messages.
+        began: time at which the pass started.
         speed: recorded seconds per second of the replay.
         original: whether wall times stay as recorded.
     """
@@ -34,10 +35,12 @@ class ReplayPass(RecordingParser):
         self._known = began, began
 
     def take(self, events: Iterator[Envelope]) -> list[Envelope]:
-        """Return the next few events, with times of the replay. Takes time: call it in a thread.
+        """Return the next few events, with times of the replay; empty if there are no more.
+
+        Blocking: parsing takes time.
 
         Raises:
-            RecordingError: it is not a recording, or damaged.
+            RecordingError: the file is not a recording, or is damaged.
         """
         batch = list(itertools.islice(events, _BATCH_EVENTS))
         if batch:
@@ -49,9 +52,10 @@ class ReplayPass(RecordingParser):
         ]
 
     def end(self) -> Instant:
-        """Return when the next pass starts, after all events were taken.
+        """Return when the next pass starts; valid after all events were taken.
 
-        A pass takes at least one second, so that an empty recording does not cause a busy loop.
+        A pass takes at least one second, so that a recording without events is not replayed in a
+        busy loop.
         """
         started = self.header.started
         span_ns = max(NS, self._scaled((self._last_at or started).mono_ns - started.mono_ns))
@@ -69,9 +73,9 @@ class ReplayPass(RecordingParser):
         return moved
 
     def _stretch(self, good_for_ns: int) -> int:
-        """Return a scaled `good_for_ns`: longer in a slow replay, but never shorter.
+        """Return for how long an event is valid in the replay: longer if the replay is slow.
 
-        A fast replay does not make podgpu process events any faster.
+        It is never shorter than recorded, because podgpu does not process events any faster.
         """
         return max(good_for_ns, round(good_for_ns / self._speed))
 

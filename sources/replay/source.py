@@ -1,4 +1,4 @@
-"""The source `replay`."""
+"""The source `replay`: plays a recording."""
 
 import asyncio
 from pathlib import Path
@@ -15,14 +15,14 @@ from sources.replay.recording_pass import ReplayPass
 _DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
 _KIND = "replay"
 _RETRY_SECONDS: Final = 60.0
-"""Seconds until a damaged recording is tried again: it may have been replaced."""
+"""Seconds until a damaged recording is read again: the file may have been replaced."""
 
 
 class ReplaySource:
     """Relays the events of a recording, under the names of the sources that emitted them.
 
     Args:
-        options: see `docs/sources/replay.md`.
+        options: the options; see `docs/sources/replay.md`.
     """
 
     def __init__(self, options: Options) -> None:
@@ -31,7 +31,12 @@ class ReplaySource:
         self._path = _DEMO_FILE if self._demo else Path(options.path)
 
     async def run(self, ctx: SourceContext) -> None:
-        """Play the recording once, or repeatedly."""
+        """Play the recording once, or repeatedly until cancelled.
+
+        Raises:
+            PermanentError: the path is a folder, or podgpu's own recording cannot be read.
+            TransientError: the recording cannot be read.
+        """
         began, first = ctx.clock.now(), True
         while True:
             try:
@@ -53,7 +58,7 @@ class ReplaySource:
         ctx.log.info("%s has ended; its last data stays valid until it expires", self._path)
 
     async def _play(self, ctx: SourceContext, began: Instant, *, is_repeat: bool) -> Instant:
-        """Play the recording once; return when the next pass starts."""
+        """Play the recording once; return the time at which the next pass starts."""
         original = self._options.time == "original"
         recording = ReplayPass(self._path, began, self._options.speed, original=original)
         chunk, announced = None, is_repeat
@@ -104,7 +109,7 @@ async def _until(ctx: SourceContext, moment: Instant) -> None:
 
 
 def _log_warnings(ctx: SourceContext, recording: ReplayPass) -> None:
-    """Log if the recording is incomplete or contains unknown events."""
+    """Log a warning if the recording is incomplete or contains unknown events."""
     if recording.truncated:
         ctx.log.warning(
             "%s is incomplete, as if the recorder was killed: replayed up to line %d",

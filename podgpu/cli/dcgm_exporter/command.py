@@ -34,8 +34,8 @@ class EffectiveConfig:
 
     Attributes:
         config: the configuration.
-        text: the same configuration as the text of a file.
-        remarks: log levels of `logging` and messages for the log.
+        text: the same configuration as YAML text.
+        remarks: messages for the log, each with its level of `logging`.
     """
 
     config: Config
@@ -44,7 +44,7 @@ class EffectiveConfig:
 
 
 def run(command_line: Sequence[str]) -> int:
-    """Run the command and return its exit status.
+    """Print help, version or the configuration, or run the daemon; return the exit status.
 
     Raises:
         ConfigError: an option or a value is invalid.
@@ -64,10 +64,11 @@ def run(command_line: Sequence[str]) -> int:
 
 
 def effective_config(line: go_arguments.Line, env: Mapping[str, str]) -> EffectiveConfig:
-    """Return the configuration that results from the options.
+    """Return the configuration that results from options, environment variables and their file.
 
     Raises:
-        ConfigError: an option or a value is invalid; the message names what set it.
+        ConfigError: an option or a value is invalid; the message names the option, variable or
+            file that has the value.
     """
     options = Settings(line.settings, go_arguments.variables(env))
     warnings: list[str] = []
@@ -87,7 +88,7 @@ def effective_config(line: go_arguments.Line, env: Mapping[str, str]) -> Effecti
 
 
 def _problem_of_option(problem: Problem, draft: ConfigDraft) -> Problem:
-    """Replace the path of a problem with the option that set the value; users have no file."""
+    """Replace the path of a problem with what set the value: the user wrote no such file."""
     place = problem.path
     # The nvml source reports an invalid combination of options with its own path. Of the options
     # that this command sets, only `devices` can cause that.
@@ -101,9 +102,9 @@ def remarks(
     """Yield the messages to log at the start, each with its log level.
 
     Args:
-        settings: the options.
-        ignored: words of the command line that are not read.
-        warnings: further warnings.
+        settings: the effective options.
+        ignored: words of the command line that are not parsed.
+        warnings: further warnings, to be logged first.
     """
     yield from ((logging.WARNING, text) for text in (*warnings, *_warnings(settings, ignored)))
     needless = [

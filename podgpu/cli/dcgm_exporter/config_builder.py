@@ -23,7 +23,7 @@ _WINDOWS: Final = {
 }
 _ENGINE_PORT: Final = ":5555"
 _MAX_LABELS: Final = 1000
-"""Maximum number of labels of one pod: all, in practice. The pods source allows no more."""
+"""Maximum number of labels of one pod, enough for all labels; the maximum of the source `pods`."""
 
 _KUBELET_INTERVAL: Final = "2s"
 """Interval at which the kubelet is queried if no other source reports pods."""
@@ -42,7 +42,7 @@ _CHOICES: Final = {
     "log-format": ("text", "json"),
     "dcgm-log-level": ("NONE", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "VERB"),
 }
-"""Valid values of options that have few."""
+"""Valid values of the options that accept only some words."""
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -55,7 +55,7 @@ _UNPRINTABLE: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 class Verbatim(str):
-    """A text whose `${NAME}` is a placeholder. In other texts `$` is escaped."""
+    """A text in which `${NAME}` is a placeholder. In all other texts, `${` is escaped."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ class ConfigDraft:
 
     Attributes:
         tree: the content of the file.
-        origins: what set a value, by its path.
+        origins: the option, variable or file that set a value, by the path of the value.
     """
 
     tree: Tree = field(default_factory=dict)
@@ -89,18 +89,18 @@ class ConfigDraft:
             self.origins[place] = origin
 
     def add_component(self, place: str, kind: str, origin: str) -> None:
-        """Add a source or a sink."""
+        """Add a source or a sink at a path such as `sources.pods`."""
         self.put(f"{place}.kind", kind)
         self.origins[place] = origin
 
     def origin(self, place: str) -> str:
-        """Return what set the value at a path or its nearest parent; empty if nothing did."""
+        """Return what set the value at a path, or at its nearest parent; empty if unknown."""
         paths = (p for p in self.origins if place == p or place.startswith((f"{p}.", f"{p}[")))
         return self.origins.get(max(paths, key=len, default=""), "")
 
 
 class ConfigBuilder:
-    """Builds the configuration from the settings."""
+    """Builds a podgpu configuration from the settings of dcgm-exporter."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -110,7 +110,7 @@ class ConfigBuilder:
         """Return the configuration.
 
         Raises:
-            ConfigError: a value is invalid.
+            ConfigError: an option has a value that is invalid or not supported.
         """
         # A placeholder, so that the printed configuration can be used on every node.
         self._draft.put("node", Verbatim("${NODE_NAME:-}"), "NODE_NAME")
@@ -139,7 +139,7 @@ class ConfigBuilder:
         return self._draft
 
     def _put(self, place: str, name: str, value: Leaf | None = None) -> None:
-        """Set a value of the configuration from an option, by default to the option's value."""
+        """Set the value at a path, by default to an option's value, with the option as origin."""
         value = self._settings.value(name) if value is None else value
         self._draft.put(place, value, self._settings.origin(name))
 
@@ -252,11 +252,11 @@ class ConfigBuilder:
 
 
 def yaml_text(draft: ConfigDraft, head: Sequence[str] = ()) -> str:
-    """Return the text of the file. A comment after each value says what set it.
+    """Return a configuration as YAML text, with comments that say what set a value.
 
     Args:
         draft: the configuration.
-        head: lines of a comment at the top.
+        head: lines of the comment at the top.
     """
     lines = [f"# {_on_one_line(line)}" for line in head]
     _add(draft.tree, (), draft.origins, lines)

@@ -1,7 +1,7 @@
 """Read settings from dcgm-exporter's YAML configuration file, versions 1 and 2.
 
-Version 1 has one `collection`, version 2 several `collections`. Keys that only tune DCGM are
-accepted, so that podgpu reads every file that dcgm-exporter reads, and have no effect.
+Version 1 has one `collection`, version 2 several `collections`. podgpu reads every file that
+dcgm-exporter reads: keys that only configure DCGM are accepted, and have no effect.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _FIELDS_IN_FILE: Final = (
 
 
 class Inline(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A row of a counters file, written in YAML."""
+    """A row of a counters file, written in YAML. podgpu does not support such rows."""
 
     name: str
     prometheus_type: str
@@ -29,7 +29,7 @@ class Inline(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which fields are exported."""
+    """Which fields and metrics are exported."""
 
     file: str = ""
     fields: tuple[Inline, ...] = ()
@@ -82,19 +82,19 @@ class Dcgm(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Settings of the sources. DCGM is the only one."""
+    """Settings of the sources of readings; DCGM is the only one in this file."""
 
     dcgm: Dcgm = Dcgm()
 
 
 class Included(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Fields by name or pattern."""
+    """The fields of a collection, by name or pattern."""
 
     include: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
 class NamedCollection(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Fields and how often they are read; a single `*` includes all other fields."""
+    """Fields, and how often they are read. A single `*` includes all other fields."""
 
     name: str
     every: str
@@ -103,7 +103,7 @@ class NamedCollection(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
     @property
     def includes_all(self) -> bool:
-        """Whether it includes every field that no other collection has."""
+        """Whether the collection includes every field that no other collection includes."""
         return self.metrics.include == ("*",)
 
 
@@ -114,7 +114,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The whole file."""
+    """The whole configuration file."""
 
     version: int
     metrics: Metrics = Metrics()
@@ -124,7 +124,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     server: Server = Server()
 
     def problems(self) -> Iterable[tuple[str | tuple[str, ...], str]]:
-        """Yield a problem if the keys do not fit the version, or if fields are listed inline."""
+        """Yield problems: keys that do not fit the version, rows of fields, several `*`."""
         if self.version not in {1, 2}:
             yield "version", "must be 1 or 2"
         if self.version == 1 and self.collections:
@@ -138,7 +138,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def settings(path: Path) -> tuple[dict[str, Setting], list[str]]:
-    """Return the settings of the file, by option name, and warnings.
+    """Return the settings in the file, by option name, and warnings about ignored intervals.
 
     Raises:
         ConfigError: the file cannot be read or is invalid.

@@ -1,7 +1,8 @@
 """Parse a command line as Go's flag package does, and the environment as urfave/cli does.
 
-dcgm-exporter parses them this way: one dash or two, a value after a blank or after `=`, a value of
-a switch only after `=`, and nothing after the first word that is not an option.
+dcgm-exporter parses them in this way: an option has one dash or two, and its value after a blank or
+after `=`. The value of a switch can only be after `=`. Parsing stops at the first word that is not
+an option.
 """
 
 import re
@@ -27,7 +28,7 @@ class Setting:
 
     Attributes:
         value: the value, of the option's type.
-        origin: what set it, for messages: `-c`, `DCGM_EXPORTER_INTERVAL`.
+        origin: the option, variable or file that set the value, for messages.
     """
 
     value: Value
@@ -45,7 +46,7 @@ class Settings:
         self._given = {name: found for layer in reversed(layers) for name, found in layer.items()}
 
     def above(self, lower: Mapping[str, Setting]) -> "Settings":
-        """Return these settings, with another layer for options that they do not set."""
+        """Return these settings; options that they do not set have the values of another layer."""
         return Settings(self._given, lower)
 
     def text(self, name: str) -> str:
@@ -53,7 +54,7 @@ class Settings:
         return self._value(name, str)
 
     def number(self, name: str) -> int:
-        """Return the value of a number option."""
+        """Return the value of an option whose value is a number."""
         return self._value(name, int)
 
     def switch(self, name: str) -> bool:
@@ -65,11 +66,11 @@ class Settings:
         return self._value(name, tuple)
 
     def given(self, name: str) -> bool:
-        """Return whether the option was set."""
+        """Return whether the option was set, even if to its default."""
         return name in self._given
 
     def origin(self, name: str) -> str:
-        """Return what set the option; its shortest flag if it was not set."""
+        """Return what set an option; the option's shortest name if nothing set it."""
         found = self._given.get(name)
         return found.origin if found else BY_NAME[name].flags[-1]
 
@@ -81,7 +82,7 @@ class Settings:
                 yield option
 
     def refused(self, name: str, message: str, hint: str = "") -> ConfigError:
-        """Return the error for an invalid value."""
+        """Return an error about the value of an option, to be raised."""
         return ConfigError(COMMAND, [Problem(self.origin(name), message, hint)])
 
     def value(self, name: str) -> Value:
@@ -100,7 +101,7 @@ class Line:
     """A parsed command line.
 
     Attributes:
-        settings: by name of the option.
+        settings: settings by name of the option.
         info: `help` or `version` if requested, else empty.
         ignored: the first word that is not an option, and all words after it.
     """
@@ -110,7 +111,7 @@ class Line:
     ignored: tuple[str, ...] = ()
 
     def add(self, option: Option, flag: str, value: Value | None) -> None:
-        """Set an option; None is ignored. A list that is given several times is joined."""
+        """Set an option, unless the value is None. Lists that are given repeatedly are joined."""
         earlier = self.settings.get(option.name)
         if isinstance(value, tuple) and earlier is not None and isinstance(earlier.value, tuple):
             value = earlier.value + value
@@ -122,7 +123,7 @@ def read(arguments: Sequence[str]) -> Line:
     """Parse a command line.
 
     Raises:
-        ConfigError: options are unknown or have invalid values; the error lists all of them.
+        ConfigError: options are unknown, or values are missing or invalid.
     """
     rest, line, problems = list(arguments), Line(), list[Problem]()
     while rest and len(rest[0]) >= 2 and rest[0].startswith("-"):
@@ -159,10 +160,10 @@ def _unknown(flag: str, name: str) -> Problem:
 
 
 def variables(env: Mapping[str, str]) -> dict[str, Setting]:
-    """Read settings from environment variables. An empty variable counts as unset.
+    """Read the options that environment variables set. An empty variable counts as unset.
 
     Raises:
-        ConfigError: values are invalid; the error lists all of them.
+        ConfigError: values are invalid; the error has all of them.
     """
     settings: dict[str, Setting] = {}
     problems: list[Problem] = []
@@ -241,10 +242,10 @@ _PARSERS: Final[dict[type, Callable[[str], Value]]] = {
 
 
 def milliseconds(text: str) -> int:
-    """Parse a duration in Go's format, such as 1m30s, and return milliseconds.
+    """Parse a duration in Go's format, such as 1m30s; return milliseconds.
 
-    Raise ValueError if it is invalid, or not a positive whole number of milliseconds, as
-    dcgm-exporter does.
+    Raise ValueError if it is not a duration, or not a positive whole number of milliseconds;
+    dcgm-exporter refuses these too.
     """
     parts = _PART.findall(text)
     if (

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 Value: TypeAlias = str | int | bool | tuple[str, ...]
-"""Value of an option, according to its type: text, number, switch or list."""
+"""Value of an option: a text, a number, a switch or a list of texts."""
 
 
 class Support(StrEnum):
@@ -21,7 +21,7 @@ class Support(StrEnum):
 
 
 TYPES: Final = {str: "text", int: "number", bool: "switch", tuple: "list"}
-"""Types of values, and their names in the help text."""
+"""Names of the types of values in the help text."""
 
 _VARIABLES: Final = {
     "collect-interval": "DCGM_EXPORTER_INTERVAL",
@@ -43,7 +43,7 @@ _VARIABLES: Final = {
     "own": "PODGPU_OWN",
     "print-config": "",
 }
-"""Environment variables whose names do not follow from the option's."""
+"""Environment variables whose names do not follow from the option's name; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ class Option:
     """A command-line option.
 
     Attributes:
-        name: the name without its dashes.
-        default: the value if the option is not given.
-        why: a sentence of explanation, for users of the option.
-        config_key: the key of podgpu's configuration file that it sets; empty for none.
-        short: a short name without its dash; may be empty.
-        support: how podgpu treats it.
+        name: long name without dashes.
+        default: value if the option is not given; its type is the type of the option.
+        why: sentences about the option for users.
+        config_key: the key of podgpu's configuration file that the option sets; empty for none.
+        short: short name without dash; empty for none.
+        support: how podgpu treats the option.
     """
 
     name: str
@@ -68,12 +68,12 @@ class Option:
 
     @property
     def value_type(self) -> type:
-        """Type of the value, a key of `TYPES`."""
+        """Type of the option's value, a key of `TYPES`."""
         return type(self.default)
 
     @property
     def variable(self) -> str:
-        """The environment variable; may be empty."""
+        """The environment variable that sets the option; empty for none."""
         derived = f"DCGM_EXPORTER_{self.name.upper().replace('-', '_')}"
         return _VARIABLES.get(self.name, derived)
 

@@ -24,17 +24,22 @@ from podgpu.doctor.report import Subject, as_json, as_text
 _CONFIG: Final = Check("config", FAILS)
 
 EXIT_BUG: Final = 3
-"""Exit status of a bug. It differs from those of findings, because there are none."""
+"""Exit status if podgpu doctor itself fails. 0 to 2 are exit statuses of findings."""
 
 _THREADS: Final = 16
 _GRACE_SECONDS: Final = 30
-"""Seconds after all time limits at which the process is ended by a signal."""
+"""Seconds after the sum of the time limits, after which SIGALRM ends the process."""
 _SERVICE_ACCOUNT: Final = "the pod's service account"
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """`podgpu doctor`: print all findings; return 0, 1 for warnings, 2 for failures, 3 for bugs."""
+    """`podgpu doctor`: print all findings.
+
+    Returns:
+        0 without problems, 1 for warnings, 2 for failures, 3 if podgpu doctor itself fails or the
+        findings cannot be written.
+    """
     try:
         with _logging_disabled():
             check = _check_cluster if arguments.cluster else _check_node
@@ -49,7 +54,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _logging_disabled() -> Iterator[None]:
-    """Suppress log messages of components and libraries. The findings report their problems."""
+    """Suppress log messages of components and libraries: the findings report the problems."""
     previous = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -103,17 +108,17 @@ def _check_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Fin
 
 
 def _kubeconfig(env: Mapping[str, str]) -> Path | None:
-    """Return the first existing file in KUBECONFIG, else its first entry; None if it is empty."""
+    """Return the first file of KUBECONFIG that exists, else its first entry; None if unset."""
     entries = [Path(each) for each in env.get("KUBECONFIG", "").split(os.pathsep) if each]
     return next((each for each in entries if os.path.lexists(each)), next(iter(entries), None))
 
 
 def _run(checks: Coroutine[Any, Any, list[Finding]], seconds: float) -> list[Finding]:
-    """Run the checks. A call that hangs in a thread is abandoned.
+    """Run the checks. If a call hangs in a thread, do not wait for that thread.
 
     Args:
-        checks: the checks.
-        seconds: the sum of their time limits. SIGALRM ends the process some time after that.
+        checks: coroutine that returns the findings.
+        seconds: sum of the time limits. SIGALRM ends the process some time after that.
     """
 
     async def main() -> list[Finding]:
@@ -127,7 +132,7 @@ def _run(checks: Coroutine[Any, Any, list[Finding]], seconds: float) -> list[Fin
 
 @contextmanager
 def _end_on_signal(seconds: float) -> Iterator[None]:
-    """End the process immediately on SIGTERM, and by an alarm after a time.
+    """End the process immediately on SIGTERM, and by SIGALRM after some seconds.
 
     Python's own signal handlers would wait for the interpreter lock, which a library may hold
     forever while it is loaded. For process 1 of a container, the kernel delivers only signals that

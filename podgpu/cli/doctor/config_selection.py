@@ -1,7 +1,7 @@
 """Select the configuration that `podgpu doctor` checks.
 
-It is the one that podgpu runs with here, or would run with if it were started. The rules of the
-image's entrypoint for a container without arguments are followed too.
+It is the configuration that a podgpu of this container runs with, or would run with. This includes
+the case of the image's entrypoint without arguments: dcgm-exporter's environment variables.
 """
 
 import os
@@ -27,11 +27,11 @@ _STDIN: Final = "standard input"
 
 
 def configured(named: Path | None, words: Sequence[str]) -> tuple[Config, str]:
-    """Return the configuration and where it comes from, for messages.
+    """Return the configuration, and a text for messages about where it comes from.
 
     Args:
-        named: the file of the option `-c`; `-` for standard input.
-        words: `dcgm-exporter` and its options; may be empty.
+        named: path given with the option `-c`; `-` for standard input; None if it is not given.
+        words: `dcgm-exporter` and its options; empty if they are not given.
 
     Raises:
         ConfigError: the configuration cannot be read or is invalid.

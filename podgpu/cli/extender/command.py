@@ -16,7 +16,7 @@ _EXIT_CONFIG: Final = 2
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """`podgpu extender`: return 0 after a signal, 2 if the settings cannot be used."""
+    """`podgpu extender`: run until a signal; return 0, or 2 if the settings cannot be used."""
     trim(large=True)
     log = set_up("info", "text")
     settings = Settings(
@@ -38,10 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(settings: Settings) -> None:
-    """Check that the kubeconfig can be read. Unlike a pod's credentials, it does not appear later.
+    """Check that the kubeconfig can be read, since it will not appear later as a pod's token does.
 
     Raises:
-        PermanentError: it cannot be read.
+        PermanentError: the kubeconfig cannot be read.
     """
     path = settings.kubeconfig
     try:
@@ -57,7 +57,7 @@ async def _main(settings: Settings, log: logging.Logger) -> None:
     asyncio.get_running_loop().set_default_executor(DaemonExecutor("podgpu-files", threads=4))
     stop_on_signals(stop, log)
     log.info(
-        "starting: annotation %s, GPU resources %s",
+        "starting: reads annotation %s of the Nodes; these resources count as GPUs: %s",
         settings.annotation,
         ", ".join(settings.resources),
     )

@@ -1,4 +1,4 @@
-"""The table of GPUs: its columns, its rows filtered and sorted, and their cells. Pure."""
+"""The table of GPUs: its columns, the filtered and sorted devices, and their cells. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,11 +34,11 @@ Device: TypeAlias = GpuStatus | InstanceStatus
 _LAST: Final = "\U0010ffff"
 
 _GPU: Final = re.compile("gpu[0-9]+")
-"""A filter word that names one GPU: `gpu1` does not match `gpu12`."""
+"""Matches a word of the filter that names one GPU: the word `gpu1` does not select GPU 12."""
 
 
 def rows(status: StatusDocument, state: State) -> list[Device]:
-    """Return the filtered rows in their order. Instances follow their GPU."""
+    """Return the devices that the filter selects, in sort order; instances follow their GPU."""
     words = state.filter.lower().split()
     found: list[tuple[GpuStatus, list[InstanceStatus]]] = []
     for gpu in status.gpus or ():
@@ -65,7 +65,10 @@ def rows(status: StatusDocument, state: State) -> list[Device]:
 
 
 def _key(device: Device, sort: Sort) -> tuple[bool, float, str]:
-    """Return the sort key: high values first, unknown values last."""
+    """Return the sort key of a device: high values first, or names of holders in order.
+
+    Devices without the value come last.
+    """
     value: float | None
     match sort:
         case Sort.UTILIZATION:
@@ -83,7 +86,7 @@ def _key(device: Device, sort: Sort) -> tuple[bool, float, str]:
 
 
 def _left(gpu: GpuStatus, words: Sequence[str]) -> list[str] | None:
-    """Return the words that do not name a GPU; None if words name other GPUs than this one."""
+    """Return the words that name no GPU; None if a word names another GPU than this one."""
     named = {word for word in words if _GPU.fullmatch(word)}
     if named - {_word(gpu).lower()}:
         return None
@@ -91,12 +94,12 @@ def _left(gpu: GpuStatus, words: Sequence[str]) -> list[str] | None:
 
 
 def _word(gpu: GpuStatus) -> str:
-    """Return the name without its blank, such as `gpu3`, because filter words have no blanks."""
+    """Return a GPU's name without blanks, such as `gpu3`, because filter words have no blanks."""
     return gpu_name(gpu).replace(" ", "")
 
 
 def _matches(words: Sequence[str], device: Device, *names: str) -> bool:
-    """Return whether all words are in the names of a device, its state, or its holders."""
+    """Return whether each word occurs in the names, UUID, state or holders of a device."""
     holders = device.holders or ()
     named = [f"{holder_name(each)} {each.source} {each.evidence}" for each in holders]
     free = [] if holders or device.holders is None else ["free"]
@@ -105,18 +108,18 @@ def _matches(words: Sequence[str], device: Device, *names: str) -> bool:
 
 
 MOST: Final = 3
-"""Most holders of one device that are shown, unless the user asks for all."""
+"""Maximum number of lines for the holders of a device, unless the user wants to see all."""
 
 _NARROW: Final = 100
-"""Width of the terminal below which bars are short, to leave room for the names of pods."""
+"""Below this width of the terminal, bars are short, so that names of pods have more room."""
 
 _UNKNOWN: Final = "-"
 
 _CONTAINER_FRACTION: Final = 3
-"""A container name longer than the room divided by this number is omitted in favour of its pod."""
+"""A container name is omitted if it needs more than this part (1/3) of the room for the name."""
 
 _MAX_SECONDS: Final = 99 * 86_400
-"""Most seconds that are shown for a lower bound: the column has four characters."""
+"""Maximum number of seconds shown for a lower bound: the column has four characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +127,10 @@ class Column:
     """A column of the table.
 
     Attributes:
-        title: its heading.
-        width: its width in characters; 0 for the column that gets the remaining width.
-        least: width of the terminal from which on the column is shown.
-        right: whether it is aligned to the right.
+        title: the heading.
+        width: width in characters; 0 for the one column that gets the remaining width.
+        least: minimum width of a terminal that shows the column.
+        right: whether cells are aligned to the right.
     """
 
     title: str
@@ -139,12 +142,12 @@ class Column:
 _GIB: Final = 1 << 30
 
 _MIN_NAME_WIDTH: Final = 8
-"""Least width of the column that gets the remaining width. A narrower terminal cuts the line."""
+"""Minimum width of the column that gets the remaining width. A narrower terminal cuts lines."""
 
 
 @cache
 def columns(width: int) -> tuple[Column, ...]:
-    """Return all columns. Those whose `least` exceeds the width are not shown."""
+    """Return all columns, also those whose `least` exceeds the width of the terminal."""
     return (
         Column("GPU", 15),
         Column("USE", bar_of(width) + 7),
@@ -164,7 +167,7 @@ def bar_of(width: int) -> int:
 
 
 def heading(width: int) -> str:
-    """Return the line above the table."""
+    """Return the line with the headings of the columns."""
     return lined([column.title for column in columns(width)], width)
 
 
@@ -192,18 +195,18 @@ def room(width: int) -> int:
 
 
 def needed(holders: Iterable[HolderStatus], width: int) -> int:
-    """Return the width of a terminal that has room for each holder's name on one line."""
+    """Return the width of a terminal in which each holder's name fits on one line."""
     longest = max((wide(terminal_safe(holder_name(each))) for each in holders), default=0)
     return width + max(longest - room(width), 0)
 
 
 def cells(device: Device, state: State, now: datetime, width: int) -> Iterator[list[str]]:
-    """Yield the cells of each line of a device. Each holder that is shown has a line.
+    """Yield the cells of each line of a device: for each shown holder, one line or more.
 
     Args:
         device: the device.
         state: what the user has selected.
-        now: time of the document.
+        now: time of the status document.
         width: width of the terminal.
     """
     holders, whole = device.holders or (), state.whole
@@ -273,9 +276,10 @@ def _holder(holder: HolderStatus, now: datetime, room: int, *, whole: bool) -> l
 
 
 def _short(holder: HolderStatus, room: int) -> str:
-    """Shorten a holder's name in the middle, so that it differs from names with the same start.
+    """Shorten a holder's name to fit, by cutting it in the middle or omitting the container.
 
-    The container gets only a part of the room, because it has the same name in many pods.
+    Names of pods with the same start stay different. The container gets only a part of the room,
+    because it has the same name in many pods.
     """
     whole, pod = (
         terminal_safe(holder_name(each)) for each in (holder, replace(holder, container=None))

@@ -25,14 +25,14 @@ from podgpu.cli.top.view import DaemonStatus, components, table
 
 PATH: Final = "/status"
 _DEFAULT_WIDTH: Final = 140
-"""Width of the output if there is no terminal."""
+"""Width of the output if there is no terminal or the terminal's width is unknown."""
 
 
 def top(arguments: argparse.Namespace) -> int:
-    """`podgpu top`: show the status live, or once.
+    """`podgpu top`: show the status live, or print it once; return the exit status.
 
     Raises:
-        ComponentError: the status cannot be read, or the terminal cannot be used.
+        ComponentError: the status cannot be read, or the terminal is unsuitable.
     """
     live = not arguments.once and is_terminal(out()) and is_terminal(sys.stdin)
     query = partial(fetch_status, access=access_of(arguments, os.environ))
@@ -58,7 +58,7 @@ def plain(status: StatusDocument, width: int) -> list[str]:
 
 
 def _width(status: StatusDocument) -> int:
-    """Return the terminal's width; without a terminal, one at which every name fits on a line."""
+    """Return the terminal's width; without a terminal, a width at which no name is cut."""
     if is_terminal(out()):
         return get_terminal_size((_DEFAULT_WIDTH, 0)).columns
     devices = [device for gpu in status.gpus or () for device in (gpu, *gpu.instances)]
@@ -78,9 +78,9 @@ def fetch_status(url: str, access: Access = NO_ACCESS_OPTIONS) -> StatusDocument
         access: TLS and credentials.
 
     Raises:
-        PermanentError: the address is invalid, `access` has files that cannot be used, or the
-            server is too new or not podgpu.
-        TransientError: there is no response now.
+        PermanentError: the address is invalid, a file of `access` cannot be used, or the server is
+            not podgpu or is a newer podgpu.
+        TransientError: there is no usable response now.
     """
     try:
         body = daemon_client.get(url, PATH, {}, access)
@@ -96,14 +96,14 @@ def fetch_status(url: str, access: Access = NO_ACCESS_OPTIONS) -> StatusDocument
 
 
 class Poller:
-    """Queries the daemon repeatedly in a thread, because a response can take long.
+    """Queries the daemon repeatedly, in a thread, because a response can take long.
 
     Args:
         url: address of the daemon.
         interval: seconds between a response and the next query.
-        clock: measures the age of a response.
-        first: the response to start with.
-        query: function that queries the daemon.
+        clock: the clock with which ages of responses are measured.
+        first: the status that is known at the start.
+        query: function that queries the daemon at an address.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Poller:
         self._known: tuple[StatusDocument, Instant, str] = (first, clock.now(), "")
 
     def start(self) -> None:
-        """Start the thread. It ends with the process, or after `stop`."""
+        """Start the thread. It runs until `stop` or the end of the process."""
         threading.Thread(target=self._run, name="podgpu-top", daemon=True).start()
 
     def stop(self) -> None:
@@ -131,7 +131,7 @@ class Poller:
         self._stop.set()
 
     def feed(self) -> DaemonStatus:
-        """Return the last status, its age, and the last error."""
+        """Return the last status, its age, and the error of the last query."""
         status, at, error = self._known
         return DaemonStatus(status, at.seconds_until(self._clock.now()), error)
 

@@ -1,4 +1,4 @@
-"""Draw on the terminal and read keys. The only module that uses curses."""
+"""Draws on the terminal and reads keys. The only module that uses curses."""
 
 import curses
 import locale
@@ -18,7 +18,7 @@ from podgpu.cli.top.ui_state import State, pressed
 from podgpu.cli.top.view import Frame, Style, frame
 
 _WAIT_MS: Final = 250
-"""How long to wait for a key before the screen is drawn again."""
+"""Milliseconds to wait for a key before the screen is drawn again."""
 
 _KEYS: Final = {
     curses.KEY_UP: "up",
@@ -42,7 +42,7 @@ def show(poller: Poller) -> None:
 
     Raises:
         PermanentError: the type of the terminal is unknown or unsuitable.
-        SystemExit: a signal was received; the terminal is restored.
+        SystemExit: SIGTERM was received; the terminal is restored.
     """
     # If the user's locale is not available, the default one with ASCII is used.
     with suppress(locale.Error):
@@ -111,15 +111,15 @@ def _loop(window: curses.window, poller: Poller) -> None:
 def _draw(window: curses.window, shown: Frame) -> None:
     window.erase()
     for at, (line, style) in enumerate(shown.lines):
-        # The cursor cannot move past the last character of the screen, or the terminal has become
-        # smaller in the meantime.
+        # curses raises an error when the cursor cannot move past the last character of the screen,
+        # and when the terminal has become smaller in the meantime.
         with suppress(curses.error):
             window.addstr(at, 0, written(line, window.encoding), _ATTRIBUTES[style])
     window.refresh()
 
 
 def _key(window: curses.window) -> str | None:
-    """Return the key that was pressed; None for a timeout or an unknown key."""
+    """Return the key that was pressed; None if there was none in time, or it is unknown."""
     try:
         key = window.get_wch()
     except curses.error:

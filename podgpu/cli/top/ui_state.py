@@ -1,4 +1,4 @@
-"""State of the user interface, and how keys change it. Pure."""
+"""The state of the user interface, and how keys change it. Pure."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class Sort(Enum):
-    """Sort order of the GPUs, by key. Numbers are sorted from the highest down."""
+    """Sort order of the GPUs; the values are the keys that select it. High numbers come first."""
 
     INDEX = "i"
     UTILIZATION = "u"
@@ -16,7 +16,7 @@ class Sort(Enum):
 
 
 class Tab(Enum):
-    """What the body shows."""
+    """What the body of the screen shows."""
 
     GPUS = "gpus"
     COMPONENTS = "sources and sinks"
@@ -28,11 +28,11 @@ class State:
     """What the user has selected.
 
     Attributes:
-        tab: what the body shows.
+        tab: what the body of the screen shows.
         sort: the order of GPUs, and of the instances of a GPU.
-        filter: words; a row has to match all of them.
-        typing: whether the filter is being typed.
-        before: the filter before typing began.
+        filter: words; only devices that match all words are shown.
+        typing: whether the user is typing the filter.
+        before: the filter to which Esc returns while the user is typing.
         folded: whether MIG instances are hidden.
         whole: whether all holders of a device are shown, with full names.
         offset: index of the first line of the body that is shown.
@@ -50,7 +50,7 @@ class State:
 
 _MAX_FILTER: Final = 60
 _END: Final = 1 << 30
-"""Lines to scroll to the end. The view limits the offset to the last page."""
+"""More lines than any body has. `view` limits the offset to the last page."""
 
 _MOVES: Final = {
     **dict.fromkeys(("up", "k"), (0, -1)),
@@ -60,20 +60,20 @@ _MOVES: Final = {
     **dict.fromkeys(("home", "g"), (0, -_END)),
     **dict.fromkeys(("end", "G"), (0, _END)),
 }
-"""Pages and lines by which a key scrolls."""
+"""Number of pages and number of lines by which a key scrolls."""
 
 _ENTER: Final = frozenset({"\n", "\r", "enter"})
 _SORTS: Final = {sort.value: sort for sort in Sort}
 
 
 def pressed(state: State, key: str, page: int) -> State | None:
-    """Return the state after a key; None if the key ends the program.
+    """Return the state after a key; None if the key quits.
 
     Args:
         state: the state before.
         key: a character, or the name of a key: `up`, `down`, `page-up`, `page-down`, `home`, `end`,
             `enter`, `backspace`, `escape`. Unknown keys change nothing.
-        page: number of lines to scroll by a page.
+        page: number of lines of a page.
     """
     if state.typing:
         return _typed(state, key)

@@ -1,4 +1,4 @@
-"""Render the screen as lines of text. Pure."""
+"""Renders the screen as lines of text. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _HELP: Final = (
 )
 
 MOST_ABOVE: Final = 2
-"""Most lines above the body that show what its first line belongs to: a GPU and an instance."""
+"""Maximum number of lines that are shown above the body for its first line: GPU and instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Line:
 
     Attributes:
         text: the text.
-        above: indexes, in the body, of the lines that it belongs to: that of the GPU, and the
-            first one of the instance.
+        above: indexes in the body of the lines to which this line belongs: the line of the GPU, and
+            the first line of the instance. Empty for the line of a GPU.
     """
 
     text: str
@@ -52,7 +52,7 @@ class Line:
 
 
 def body(status: StatusDocument, state: State, width: int) -> list[Line]:
-    """Return all lines of the body, for a terminal of the given width."""
+    """Return all lines of the body of the screen, also those that do not fit on the screen."""
     if state.tab is Tab.HELP:
         return [Line(text) for text in _HELP]
     if state.tab is Tab.COMPONENTS:
@@ -61,7 +61,7 @@ def body(status: StatusDocument, state: State, width: int) -> list[Line]:
 
 
 def table(status: StatusDocument, state: State, width: int) -> list[Line]:
-    """Return the lines of the table of GPUs."""
+    """Return the lines of the table of GPUs; a line with the reason if there is nothing to show."""
     found = list(_rows(status, state, width))
     if found:
         return found
@@ -87,7 +87,7 @@ _SINKS = (("SINK", 18), ("KIND", 13), ("STATE", 9), ("QUEUED", 10), ("LOST", 10)
 
 
 def components(status: StatusDocument, width: int) -> list[str]:
-    """Return the lines. The error of a component is below its line.
+    """Return the lines about sources and sinks. A component's error is below its line.
 
     Args:
         status: the status document.
@@ -139,7 +139,7 @@ def _sink(sink: SinkStatus) -> list[str]:
 
 
 def _error(error: ErrorStatus | None, width: int) -> Iterator[str]:
-    """Yield the whole error, in as many lines as needed."""
+    """Yield the error of a component, in as many lines as needed; nothing without an error."""
     if error is None:
         return
     age = "" if error.age_seconds is None else f" {span(error.age_seconds)} ago"
@@ -174,7 +174,7 @@ class DaemonStatus:
     Attributes:
         status: the last successful response.
         age_seconds: age of that response.
-        error: error of the last query; empty if it succeeded.
+        error: text of the error of the last query; empty if the query succeeded.
     """
 
     status: StatusDocument
@@ -188,7 +188,7 @@ class Frame:
 
     Attributes:
         lines: one for each line of the terminal, each as wide as the terminal.
-        offset: index of the first line of the body that is shown, after limiting it.
+        offset: index of the first line of the body that is shown; at most that of the last page.
         page: number of lines to scroll by a page.
     """
 
@@ -228,16 +228,19 @@ def frame(feed: DaemonStatus, state: State, width: int, height: int) -> Frame:
 
 
 _MIN_ROWS: Final = 6
-"""Least lines of the body for which the first ones can be replaced by those they belong to."""
+"""Minimum number of lines of the body for which the first ones may be replaced by lines above."""
 
 
 def _above(body: Sequence[Line], offset: int, room: int) -> list[str]:
-    """Return the lines that replace the first ones: their GPU and instance, if scrolled off."""
+    """Return the lines that replace the first lines of the body: GPU and instance of the first one.
+
+    Nothing is replaced if these lines are visible, or if the body is too small.
+    """
     if room < _MIN_ROWS:
         return []
     before: Sequence[int] = ()
     for covered in range(MOST_ABOVE + 1):
-        # These lines cover as many rows. What does the first uncovered row belong to?
+        # `covered` lines are replaced. To which lines does the line after them belong?
         first = offset + covered
         above = [at for at in body[first].above if at < first] if first < len(body) else []
         if len(above) <= covered:

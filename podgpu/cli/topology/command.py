@@ -1,6 +1,7 @@
 """Run `podgpu topology` and `podgpu topology best`: get the topology, and print it.
 
-A daemon is queried. Without one, this machine's driver or a recording is read.
+A daemon is queried. This machine's driver is read if no daemon listens here or with `--local`; a
+recording is read with `--recording`.
 """
 
 import argparse
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
     from pipeline.runtime.runtime import Runtime
 
 SECONDS: Final = 30.0
-"""Time limit for the driver. Without its persistence daemon it has to initialize every GPU."""
+"""Time limit in seconds. Without its persistence daemon, the driver initializes every GPU first."""
 
 HOLDERS_SECONDS: Final = 3.0
-"""Time limit for the other sources after the driver has reported."""
+"""Time limit in seconds for the other sources, after the driver has reported the topology."""
 
 READING: Final = frozenset({"nvml", "podresources", "checkpoint", "podlist"})
-"""Kinds of sources that can run in addition to a daemon's: they only read, and do not register."""
+"""Kinds of sources that may run while a daemon runs too: they only read, and do not register."""
 
 
 class _Gpu(msgspec.Struct):
@@ -50,14 +51,14 @@ class _Gpu(msgspec.Struct):
 
 
 class _Choice(msgspec.Struct):
-    """The part of a daemon's response that is printed."""
+    """The part of a response that is printed."""
 
     gpus: list[_Gpu]
     why: str
 
 
 def topology(arguments: argparse.Namespace) -> int:
-    """`podgpu topology`: print a matrix and a tree, or another format."""
+    """`podgpu topology`: print a matrix and a tree, JSON, or a graph."""
     form = "json" if arguments.json else "dot" if arguments.dot else "text"
     response = _answer(arguments, PATH, {"format": form})
     print(lines(response.rstrip("\n")))
@@ -65,7 +66,7 @@ def topology(arguments: argparse.Namespace) -> int:
 
 
 def choose(arguments: argparse.Namespace) -> int:
-    """`podgpu topology best`: print the indexes of the GPUs to use, and the reason."""
+    """`podgpu topology best`: print index and UUID of each GPU to use, and the reason to stderr."""
     query = {"must": arguments.must} if arguments.must else {}
     if arguments.candidates is not None:
         query["candidates"] = arguments.candidates
@@ -92,7 +93,7 @@ def choose(arguments: argparse.Namespace) -> int:
 
 
 def _answer(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) -> str:
-    """Return the response of a daemon, or what a daemon would respond with a local topology."""
+    """Return a daemon's response, or the same for the topology of this machine or a recording."""
     if not arguments.local and arguments.recording is None:
         access = access_of(arguments, os.environ)
         try:
@@ -121,7 +122,7 @@ def _from_recording(path: Path) -> Snapshot:
 
     Raises:
         PermanentError: the recording does not exist or cannot be read.
-        TransientError: it contains no topology.
+        TransientError: the recording contains no topology.
     """
     from pipeline.recording import RecordingError, RecordingReader
 
@@ -142,7 +143,10 @@ def _from_recording(path: Path) -> Snapshot:
 
 
 def reading_of(config: Config) -> Config:
-    """Return the part of a configuration that only reads this machine."""
+    """Return a configuration with only the sources that read this machine, without sinks.
+
+    If it has no source of kind `nvml`, the built-in one is added.
+    """
     sources = {
         name: component for name, component in config.sources.items() if component.kind in READING
     }
@@ -154,7 +158,7 @@ def reading_of(config: Config) -> Config:
 
 
 async def _watched(config: Config, runtime_class: "type[Runtime]") -> Snapshot:
-    """Run the sources until all of them have reported, or time is over.
+    """Run the sources until all have reported, the driver is lost, or the time limit is over.
 
     Raises:
         TransientError: the driver does not report the topology now; the message says why.
@@ -194,7 +198,7 @@ def _from_machine(config: Config) -> Snapshot:
     """Return a snapshot from this machine's driver, with the holders that other sources report.
 
     Args:
-        config: result of `reading_of`.
+        config: the result of `reading_of`.
 
     Raises:
         TransientError: the driver does not report the topology now; the message says why.

@@ -1,4 +1,4 @@
-"""Run `podgpu usage`: read a ledger file, and print a report or holdings."""
+"""Run `podgpu usage`: read a ledger file, and print a report or a list of holdings."""
 
 import argparse
 import gc
@@ -39,11 +39,12 @@ _LATEST_NS: Final = 1 << 62
 
 
 def usage(arguments: argparse.Namespace) -> int:
-    """`podgpu usage`: print a report or holdings.
+    """`podgpu usage`: print a report or a list of holdings; return the exit status.
 
     Raises:
-        TransientError: there is no data now.
-        PermanentError: the arguments or the file are invalid.
+        TransientError: the file cannot be read now, or has no data for the time span.
+        PermanentError: the arguments are invalid, or the file is damaged or not a ledger.
+        ConfigError: the configuration that names the file is invalid.
     """
     try:
         by = GroupBy.parse(arguments.by or "namespace")
@@ -79,7 +80,7 @@ def usage(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Disable garbage collection. There are no cycles, and it takes 40 % of the time for a year."""
+    """Disable garbage collection, which takes 40 % of the time for a year and finds no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -92,10 +93,10 @@ def _without_gc() -> Iterator[None]:
 def _read(
     path: Path, start_ns: int, end_ns: int, limit: int
 ) -> tuple[UsageWindow, list[HoldingRecord]]:
-    """Read the file, with one holding more than `limit`, to detect that there are more.
+    """Read usage and holdings; one holding more than `limit` shows that there are more.
 
     Raises:
-        LedgerError: it cannot be read, or has no data for this time.
+        LedgerError: the file cannot be read, or has no data for the time span.
     """
     with ledger_errors(path), closing(open_readonly(path)) as connection:
         window = read_window(connection, start_ns, end_ns)
@@ -138,7 +139,7 @@ def _holdings_text(window: UsageWindow, rows: list[HoldingRecord], limit: int, f
 
 
 def _width() -> int:
-    """Return the terminal's width; 0 without a terminal, so that names are not cut."""
+    """Return the terminal's width; 0 if stdout is no terminal, so that nothing is cut."""
     return get_terminal_size((80, 0)).columns if is_terminal(out()) else 0
 
 
@@ -149,15 +150,15 @@ _HINT: Final = "add a sink of kind ledger, or give the file as --ledger"
 
 
 def ledger_of(named: Path | None, sink: str | None) -> Path:
-    """Return the file of a configuration's ledger.
+    """Return the path of the ledger file that a configuration names.
 
     Args:
-        named: the configuration file; None for that of the podgpu that runs here, or the one that
-            `podgpu run` would use.
-        sink: name of the sink; None for the first ledger.
+        named: path of the configuration file; None for that of the podgpu that runs here, or else
+            the one that `podgpu run` would use.
+        sink: name of the sink; None for the first sink of kind `ledger`.
 
     Raises:
-        ConfigError: the configuration cannot be read or is invalid, or has no such ledger.
+        ConfigError: the configuration cannot be read, is invalid, or has no such sink.
     """
     config, origin = configured(named, ())
     found = [name for name, each in config.sinks.items() if each.kind == KIND]

@@ -1,4 +1,4 @@
-"""Format reports and holdings as JSON and CSV, in base units and with full precision."""
+"""Format reports and lists of holdings as JSON and CSV, in base units and with full precision."""
 
 import csv
 import io
@@ -17,9 +17,9 @@ from podgpu.cli.terminal_text import terminal_safe
 from podgpu.cli.usage.time_span import exact
 
 VERSION: Final = 2
-"""Version of the document's format. It increases when a reader of the old format would be misled.
+"""Version of the JSON document. It increases when a program for the old format would be misled.
 
-In version 1, unattributed held time was the time in which no container held a device, also in the
+In version 1, unattributed held time was the time for which no container held a device, also in the
 total.
 """
 
@@ -41,12 +41,12 @@ _PPM: Final = 1_000_000
 _JSON: Final = msgspec.json.Encoder(decimal_format="number")
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""Characters at the start of a cell that a spreadsheet evaluates as a formula:
+"""First characters of cells that a spreadsheet evaluates as a formula:
 https://owasp.org/www-community/attacks/CSV_Injection"""
 
 
 def _decimal(value: int | None, digits: int) -> Decimal | None:
-    """Move the decimal point by some digits, with full precision; None for an unknown value."""
+    """Return a number divided by 10 ** `digits`, exactly; None for an unknown value."""
     if value is None:
         return None
     # Not with `scaleb`, which rounds to the precision of the decimal context.
@@ -131,7 +131,7 @@ def _figures(row: Row) -> dict[str, Any]:
 
 
 def _ratio(part: Fraction | None) -> Decimal | None:
-    """Return a fraction rounded to millionths."""
+    """Return a fraction rounded to millionths; None for an unknown value."""
     return None if part is None else _decimal(round(part * _PPM), 6)
 
 
@@ -144,7 +144,7 @@ def json_text(value: Mapping[str, Any]) -> str:
 
 
 def _encodable(value: Any) -> Any:
-    """Replace lone surrogates, which cannot be encoded in UTF-8."""
+    """Return a value in which `?` replaces lone surrogates, which UTF-8 cannot encode."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, Mapping):
@@ -163,12 +163,12 @@ def _escaped(character: str) -> str:
 def csv_text(heading: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a table as CSV (RFC 4180, but with LF as the line ending).
 
-    Text that a spreadsheet would evaluate as a formula gets an apostrophe in front, because names
-    of workloads and devices are not validated.
+    A text that a spreadsheet would evaluate as a formula gets an apostrophe in front: names of
+    workloads and devices come from users and are not validated.
 
     Args:
         heading: names of the columns.
-        rows: texts and numbers; None for an unknown value.
+        rows: cells of each row: texts and numbers; None for an unknown value.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -187,7 +187,7 @@ def _cell(cell: object) -> str:
 
 
 def report_csv(report: Report) -> str:
-    """Return the report as CSV. The column `row` is group, unattributed or total."""
+    """Return the report as CSV. Values of the column `row` are group, unattributed and total."""
     fields = report.by.fields
     kinds = [(row, "group") for row in report.rows]
     kinds += [(report.unattributed, "unattributed"), (report.total, "total")]
@@ -208,7 +208,7 @@ def holdings_document(window: UsageWindow, holdings: Sequence[HoldingRecord]) ->
 
 
 def holdings_csv(holdings: Sequence[HoldingRecord]) -> str:
-    """Return the holdings as CSV, one in each line. An XID is written `CODE:COUNT`."""
+    """Return the holdings as CSV, each on one line. XID errors are written `CODE:COUNT`."""
     columns = _HOLDING | {"xids": lambda one: " ".join(f"{code}:{n}" for code, n in one.xids)}
     return csv_text(list(columns), [[value(one) for value in columns.values()] for one in holdings])
 
@@ -237,4 +237,4 @@ _HOLDING: Final[dict[str, Callable[[HoldingRecord], Any]]] = {
     "busy_peak_ratio": lambda one: _decimal(one.busy_peak_ppm, 6),
     "xids": lambda one: [{"code": code, "count": count} for code, count in one.xids],
 }
-"""Keys and values of a holding."""
+"""Keys of a holding in JSON, each with a function that returns its value."""

@@ -1,6 +1,6 @@
 """Format reports and lists of holdings as text tables.
 
-A number that is not 0 is never shown as 0.
+A number that is not 0 is never shown as 0, but for example as `<0.1`.
 """
 
 import textwrap
@@ -27,15 +27,15 @@ UNATTRIBUTED: Final = "(unattributed)"
 TOTAL: Final = "(total)"
 
 _MIN_WIDTH: Final = 20
-"""Least width of a line of prose."""
+"""Minimum width to which sentences are wrapped."""
 
 
 def scaled(value: int, unit: int, digits: int) -> str:
-    """Return a number in a unit, such as `12.3`; `<0.1` for a small number that is not 0.
+    """Return a number in a unit as text, such as `12.3`; `<0.1` if it is rounded to 0 but is not 0.
 
     Args:
-        value: the number.
-        unit: size of the unit.
+        value: the number, in base units.
+        unit: number of base units in the unit.
         digits: number of decimal places.
     """
     least = Decimal(1).scaleb(-digits)
@@ -46,37 +46,37 @@ def scaled(value: int, unit: int, digits: int) -> str:
 
 
 def marked(total: Sum[int], unit: int, digits: int) -> str:
-    """Return a sum in a unit; empty if unknown, with a mark if incomplete."""
+    """Return a sum in a unit as text; empty if unknown, with the mark `*` if incomplete."""
     if total.known is None:
         return ""
     return scaled(total.known, unit, digits) + (MARK if total.partial else "")
 
 
 NOTHING: Final = "-"
-"""Shown if there is no value, or it is unknown."""
+"""Text of a cell without a value, or with an unknown one."""
 
 
 def percent(part: Fraction | None) -> str:
-    """Return a fraction in per cent, without decimal places."""
+    """Return a fraction in per cent as text, without decimal places; `-` if unknown."""
     if part is None:
         return NOTHING
     return f"{scaled(part.numerator * 100, part.denominator, 0)}%"
 
 
 def digits_of(largest: int, unit: int) -> int:
-    """Return the number of decimal places of a column, from its largest value."""
+    """Return the number of decimal places for a column, according to its largest value."""
     whole = abs(largest) // unit
     return 3 if whole < 10 else 2 if whole < 100 else 1
 
 
 def span(ns: int) -> str:
-    """Return a duration in one unit: `0.3 s`, `12 min`, `5.2 h`, `3.1 d`."""
+    """Return a duration as text in one unit: `0.3 s`, `12.0 min`, `5.2 h`, `3.1 d`."""
     name, unit = next((each for each in _SPANS if ns >= each[1]), _SPANS[-1])
     return f"{scaled(ns, unit, 1)} {name}"
 
 
 def hours(ns: int) -> str:
-    """Return a duration in hours, with one decimal place."""
+    """Return a duration in hours as text, with one decimal place."""
     return scaled(ns, HOUR_NS, 1)
 
 
@@ -85,7 +85,7 @@ def report_lines(report: Report, width: int) -> list[str]:
 
     Args:
         report: the report.
-        width: width of the terminal; 0 without a terminal, so that no name is cut.
+        width: width of the terminal; 0 if there is none, so that nothing is cut.
     """
     window = report.window
     # The row of a device includes its unattributed usage.
@@ -120,12 +120,12 @@ def report_lines(report: Report, width: int) -> list[str]:
 
 
 def header(window: UsageWindow, what: str, width: int) -> list[str]:
-    """Return the lines of the header: the node, the time span, and how much has no usage data.
+    """Return the lines above the table: node, time span, and how much time has no usage data.
 
     Args:
         window: usage in the time span.
-        what: what the table shows.
-        width: width of the terminal; 0 without a terminal.
+        what: what the table shows, for people.
+        width: width of the terminal; 0 if there is none.
     """
     where = f"{terminal_safe(window.node)}, " if window.node else ""
     span = f"{utc(window.start_ns)} to {utc(window.end_ns)} UTC"
@@ -134,12 +134,12 @@ def header(window: UsageWindow, what: str, width: int) -> list[str]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Wrap a sentence to the width of the terminal."""
+    """Return the lines of a sentence, wrapped to the width of the terminal if there is one."""
     return textwrap.wrap(text, max(width, _MIN_WIDTH)) if width else [text]
 
 
 def accounted(window: UsageWindow) -> str:
-    """Return a sentence about the time that has usage data, and the reasons for gaps."""
+    """Return a sentence: for how much time there is usage data, and the reasons for gaps."""
     whole = sum(total.accounted_ns for total in window.totals)
     gaps = sum(total.gap_ns for total in window.totals)
     unit = "device-hours" if _instances(window) else "GPU-hours"
@@ -154,7 +154,10 @@ def accounted(window: UsageWindow) -> str:
 
 
 def _episodes(gaps: Iterable[Gap]) -> Iterator[tuple[str, int]]:
-    """Yield how often each reason occurred. Overlapping gaps of several devices count once."""
+    """Yield each reason for gaps, and how often it occurred.
+
+    Overlapping gaps of several devices count once.
+    """
     by_reason: dict[str, list[Gap]] = {}
     for gap in gaps:
         by_reason.setdefault(gap.reason, []).append(gap)
@@ -203,9 +206,9 @@ def holding_lines(window: UsageWindow, holdings: Sequence[HoldingRecord], width:
     """Return the lines of the table of holdings.
 
     Args:
-        window: usage in the same time, for the header.
-        holdings: the holdings.
-        width: width of the terminal; 0 without a terminal, so that nothing is cut.
+        window: usage in the same time span, for the lines above the table.
+        holdings: the holdings, each for one row.
+        width: width of the terminal; 0 if there is none, so that nothing is cut.
     """
     count = f"{len(holdings)} holding{'' if len(holdings) == 1 else 's'}"
     rows = [[text(each) for _, text in _HOLDING] for each in holdings]
@@ -250,4 +253,4 @@ _HOLDING: Final[tuple[tuple[Column, Callable[[HoldingRecord], str]], ...]] = (
     (Column("GAPS", rank=8), lambda one: span(one.gap_ns) if one.gap_ns else ""),
     (Column("BY", name=True, rank=9), lambda one: one.source),
 )
-"""The columns of the table of holdings, and the text of a holding in each."""
+"""Columns of the table of holdings, each with a function that returns the text of a cell."""

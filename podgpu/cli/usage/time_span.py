@@ -1,4 +1,4 @@
-"""Parse and format the times of a report: a time ago, or a date."""
+"""Parses and formats the times of a report: a date, or a time before now."""
 
 import re
 from datetime import UTC, datetime
@@ -13,19 +13,19 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9]{2}:[0-9]{2}(?::[
 _HINT: Final = "write for example 7d, 12h, 2w, 2027-01-31 or 2027-01-31T18:00 (UTC)"
 
 BEGINNING: Final = "all"
-"""The word for the time of the first entry."""
+"""The text that means the time of the first entry."""
 
 
 class MomentError(ValueError):
-    """A text is not a valid time; the message has examples."""
+    """A text is not a valid time; the text of the error has examples."""
 
 
 class Moment(NamedTuple):
-    """A time.
+    """A point in time: a date, or a time before now.
 
     Attributes:
-        ns: nanoseconds of Unix time, or before now.
-        before_now: whether it is a time before now.
+        ns: nanoseconds of Unix time; or, if `before_now`, nanoseconds before now.
+        before_now: whether `ns` counts from now into the past.
     """
 
     ns: int
@@ -51,17 +51,17 @@ def beginning(text: str) -> Moment:
 
 
 def since(found: Moment, now_ns: int) -> int:
-    """Return a time in nanoseconds of Unix time, at least 0."""
+    """Return a point in time as nanoseconds of Unix time, at least 0."""
     return max(now_ns - found.ns, 0) if found.before_now else found.ns
 
 
 def utc(ns: int, form: str = "%Y-%m-%d %H:%M") -> str:
-    """Format a time in UTC, without a time zone."""
+    """Return a time as text in UTC, without the name of the time zone."""
     return datetime.fromtimestamp(ns // _NS, UTC).strftime(form)
 
 
 def exact(ns: int) -> str:
-    """Format a time as in RFC 3339, with as many decimal places as needed."""
+    """Return a time as text as in RFC 3339, in UTC, with as many decimal places as needed."""
     whole, rest = divmod(ns, _NS)
     digits = f".{rest:09d}".rstrip("0") if rest else ""
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}{digits}Z"

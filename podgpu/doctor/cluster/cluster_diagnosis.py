@@ -1,4 +1,4 @@
-"""Fetch the objects of a cluster and run all checks of it."""
+"""Fetch the objects of a cluster, and run all checks of the cluster."""
 
 from functools import partial
 from pathlib import Path
@@ -14,10 +14,10 @@ from podgpu.doctor.cluster.object_fetcher import SERVER, ObjectFetcher
 from podgpu.doctor.cluster.objects import Cluster, Raw, display_name, exporter_kind, first_few
 
 SECONDS: Final = 360.0
-"""Time limit in total: more than the limits of the credentials, lists and checks together."""
+"""Time limit in seconds for everything: more than all other time limits together."""
 
 _CHECK_SECONDS: Final = 30.0
-"""Time limit of one check."""
+"""Time limit in seconds for one check."""
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
@@ -31,8 +31,8 @@ async def diagnose(kube: OpenSession, kubeconfig: Path | None, namespace: str) -
 
     Args:
         kube: opens a session with an API server.
-        kubeconfig: its credentials; None for those of the pod in which podgpu runs.
-        namespace: podgpu's namespace; empty for any.
+        kubeconfig: path of the credentials; None for those of the pod in which podgpu runs.
+        namespace: namespace of podgpu; empty for all namespaces.
     """
     work = partial(_diagnose, kube, kubeconfig, namespace)
     return await run([Examination("the API server", work, timeout_fix=_TIMEOUT_FIX)], SECONDS)
@@ -90,6 +90,6 @@ def check_exporters(cluster: Cluster) -> list[Finding]:
 
 
 def _has_ended(pod: Raw) -> bool:
-    """Whether a pod has ended, was evicted, or is being deleted."""
+    """Return whether a pod has ended, was evicted, or is being deleted."""
     deleted = as_dict(pod.get("metadata")).get("deletionTimestamp")
     return bool(deleted) or as_text(as_dict(pod.get("status")).get("phase")) in _ENDED

@@ -1,7 +1,7 @@
-"""Check podgpu's DaemonSets: why they want no pods, or why their pods do not run.
+"""Check podgpu's DaemonSets: why they have no pods on nodes with GPUs, or why pods are not ready.
 
-The DaemonSet controller decides on which nodes pods run. This module only explains its decision: it
-compares the parts of a pod spec with a node that are simple to compare, and names the others.
+The DaemonSet controller decides on which nodes pods run. This module only explains that decision:
+it compares labels and taints of a node with a pod spec, and otherwise names the required affinity.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ _DISCOVER: Final = (
 
 
 def check_daemonsets(cluster: Cluster) -> list[Finding]:
-    """Check `cluster.daemonset` and `cluster.runtimeclass` for each DaemonSet of podgpu."""
+    """Run the checks `cluster.daemonset` and `cluster.runtimeclass` for podgpu's DaemonSets."""
     if cluster.daemonsets is None:
         return [DAEMONSET.skip("DaemonSets", "they cannot be listed")]
     podgpus = cluster.podgpus()
@@ -67,7 +67,7 @@ def _scheduled(daemonset: Raw, cluster: Cluster) -> list[Finding]:
 def _obstacles(
     daemonset: Raw, nodes: Sequence[Raw], *, gpus: bool = True
 ) -> list[tuple[str, str, list[str]]]:
-    """Return what keeps pods off nodes: reason, fix and the nodes, the most common first."""
+    """Return what keeps pods off nodes: reason, fix and nodes; the most frequent reason first."""
     found: dict[str, tuple[str, str, list[str]]] = {}
     spec = as_dict(template_of(daemonset).get("spec"))
     for node in nodes:
@@ -79,11 +79,14 @@ def _obstacles(
 def _excluded_nodes(
     daemonset: Raw, desired: int, gpus: Sequence[Raw], cluster: Cluster
 ) -> list[Finding]:
-    """Return a warning for each reason that excludes nodes with GPUs."""
+    """Return warnings about GPU nodes on which the DaemonSet does not run, one for each reason.
+
+    Reasons after the third share one warning. There is none while pods are still missing.
+    """
     subject = display_name(daemonset)
     used = [as_dict(pod.get("spec")).get("nodeName") for pod in cluster.pods_of(daemonset)]
     if len(used) < desired:
-        return []  # not all pods are created yet, or the list is incomplete
+        return []  # some pods are not created yet, or the list is incomplete
     obstacles = _obstacles(daemonset, [node for node in gpus if name_of(node) not in used])
     found = []
     for why, fix, names in obstacles[:_MAX_LISTED]:
@@ -100,7 +103,10 @@ def _excluded_nodes(
 
 
 def _no_pods_wanted(daemonset: Raw, gpus: Sequence[Raw], cluster: Cluster) -> Finding:
-    """Return the most common reasons why no pod is wanted; nodes with GPUs count first."""
+    """Return a failure with the most frequent reasons why the DaemonSet has no pods.
+
+    Only nodes with GPUs are examined, or all nodes if no node is known to have GPUs.
+    """
     subject = display_name(daemonset)
     nodes = gpus or cluster.nodes or ()
     if not nodes:
@@ -144,12 +150,12 @@ def _runtime_class(daemonset: Raw, cluster: Cluster) -> Finding:
 def scheduling_obstacles(
     spec: Mapping[str, Any], node: Mapping[str, Any], *, gpus: bool = True
 ) -> list[tuple[str, str]]:
-    """Return what keeps a DaemonSet's pod off a node, with the fix of each; empty if nothing can.
+    """Return what keeps a DaemonSet's pod off a node, and the fix of each; empty if unknown.
 
     Args:
-        spec: pod spec.
-        node: a Node on which the DaemonSet wants no pod.
-        gpus: whether the node is known to have GPUs; if not, the fix does not name its labels.
+        spec: spec of the pod.
+        node: a Node on which the DaemonSet controller creates no pod.
+        gpus: whether the node is known to have GPUs; if not, no fix names this node.
     """
     taints = [
         each
@@ -184,7 +190,7 @@ def _missing_labels(
 def _untolerated(
     spec: Mapping[str, Any], taints: list[Raw], *, gpus: bool
 ) -> Iterator[tuple[str, str]]:
-    # A toleration without a key tolerates all taints.
+    # A toleration without a key tolerates all taints. Values and effects are not compared here.
     tolerated = {as_text(each.get("key")) for each in as_dicts(spec.get("tolerations"))}
     for taint in taints:
         key, value = as_text(taint.get("key")), as_text(taint.get("value"))
@@ -198,7 +204,7 @@ def _untolerated(
 
 
 def _affinity(spec: Mapping[str, Any]) -> str:
-    """Return the required node affinity, for people; empty if there is none."""
+    """Return the required node affinity as text for people; empty if there is none."""
     affinity = as_dict(as_dict(spec.get("affinity")).get("nodeAffinity"))
     required = as_dict(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
     return " or ".join(map(_shown, as_dicts(required.get("nodeSelectorTerms"))))

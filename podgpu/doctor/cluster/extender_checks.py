@@ -1,9 +1,9 @@
 """Check the scheduler extender: `cluster.extender` and `cluster.networkpolicy`.
 
-The extender has its own service account. SubjectAccessReviews query that account's permissions: the
-API server answers by all rules in force, regardless of where they are defined. Without a web
-configuration file, the extender accepts requests of every client, so a NetworkPolicy has to limit
-the clients: a client can send so many requests that the scheduler has to wait.
+The extender has its own service account. SubjectAccessReviews query that account's permissions,
+whatever grants them. Without a web configuration file, the extender accepts requests of every
+client, and a client could send so many requests that the scheduler has to wait. Therefore a
+NetworkPolicy has to limit the clients.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,14 +33,14 @@ _EXTENDER: Final = Check("cluster.extender", BOTH)
 _NETWORKPOLICY: Final = Check("cluster.networkpolicy", WARNS)
 
 RIGHTS: Final = (Right("list", "nodes"), Right("watch", "nodes"))
-"""The permissions that watching the Nodes needs; see `docs/extender.md`."""
+"""The permissions that the extender needs; see `docs/extender.md`."""
 
 _COMMAND: Final = "extender"
 _NAME: Final = "app.kubernetes.io/name"
 _COMPONENT: Final = "app.kubernetes.io/component"
 _KUBECONFIG: Final = "--kubeconfig"
 _FIRST_WORDS: Final = 4
-"""The command is among the first words: an interpreter may come before it."""
+"""How many words of a command line may contain the command: an interpreter may precede it."""
 
 _POLICY_FIX: Final = (
     "allow only the scheduler and the readers of its metrics: extender.networkPolicy.from of the "
@@ -60,7 +60,7 @@ async def check_extenders(api: KubeApi, cluster: Cluster) -> list[Finding]:
 
 
 def extenders(cluster: Cluster) -> list[Raw]:
-    """Return the Deployments of extenders, in the given namespace if one is given."""
+    """Return the Deployments of extenders, in the namespace `cluster.namespace` if it is set."""
     return [
         each
         for each in cluster.deployments or ()
@@ -69,13 +69,13 @@ def extenders(cluster: Cluster) -> list[Raw]:
 
 
 def has_option(deployment: Mapping[str, Any], option: str) -> bool:
-    """Return whether a container is started with an option, `--name` or `--name=value`."""
+    """Return whether a container is started with an option: `NAME` or `NAME=VALUE`."""
     containers = _containers(template_of(deployment))
     return any(word.partition("=")[0] == option for _, words in containers for word in words)
 
 
 def is_extender(deployment: Mapping[str, Any]) -> bool:
-    """Return whether a Deployment runs `podgpu extender`, by its command and image or labels."""
+    """Return whether a Deployment runs `podgpu extender`: by its command, and image or labels."""
     template = template_of(deployment)
     labels = labels_of(template)
     labelled = labels.get(_NAME) == "podgpu" or labels.get(_COMPONENT) == _COMMAND
@@ -86,7 +86,7 @@ def is_extender(deployment: Mapping[str, Any]) -> bool:
 
 
 def _containers(template: Raw) -> list[tuple[str, list[str]]]:
-    """Return image name, and command with arguments, of each container."""
+    """Return the name of the image and the command with arguments, for each container."""
     found = as_dicts(as_dict(template.get("spec")).get("containers"))
     return [
         (image_name(each), [*_arguments(each.get("command")), *_arguments(each.get("args"))])
@@ -129,7 +129,7 @@ async def _check_deployment(api: KubeApi, deployment: Raw) -> list[Finding]:
 
 
 def _readiness(deployment: Mapping[str, Any]) -> list[Finding]:
-    """Return a finding if not all pods are ready."""
+    """Return a finding if no pods are requested, or if not every pod is ready; else nothing."""
     place = display_name(deployment)
     replicas = as_int(as_dict(deployment.get("spec")).get("replicas"))
     wanted = 1 if replicas is None else replicas
@@ -174,7 +174,7 @@ async def _check_policies(api: KubeApi, deployment: Raw) -> Finding:
 
 
 def _selects(policy: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a policy limits connections to a pod; without `policyTypes` every policy does."""
+    """Return whether a policy limits the connections to a pod with these labels."""
     spec = as_dict(policy.get("spec"))
     types = spec.get("policyTypes")
     incoming = not isinstance(types, list) or not types or "Ingress" in types

@@ -1,4 +1,4 @@
-"""Check `cluster.servicemonitor`: what the monitors select, and which Prometheus selects them."""
+"""Check `cluster.servicemonitor`: what monitors of podgpu select, and what selects the monitors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -21,11 +21,11 @@ _CHECK: Final = Check("cluster.servicemonitor", WARNS)
 _NAME: Final = "app.kubernetes.io/name"
 _FIELDS: Final = {"ServiceMonitor": "serviceMonitor", "PodMonitor": "podMonitor"}
 _NUMBERED: Final = ("targetPort", "portNumber")
-"""Fields that give a port by its number; such an endpoint needs no port name."""
+"""Fields with a port number, instead of a port name."""
 
 
 def check_monitors(cluster: Cluster) -> list[Finding]:
-    """Run the check `cluster.servicemonitor` for each monitor of podgpu."""
+    """Run the check `cluster.servicemonitor` for each ServiceMonitor and PodMonitor of podgpu."""
     if cluster.monitors is None:
         why = "the Prometheus operator has none, or they cannot be listed"
         return [_CHECK.skip("ServiceMonitors, PodMonitors", why)]
@@ -49,7 +49,7 @@ def check_monitors(cluster: Cluster) -> list[Finding]:
 
 
 def _podgpu_monitors(cluster: Cluster) -> list[Raw]:
-    """Return the monitors of podgpu, by their name, their label, or what they select."""
+    """Return the monitors of podgpu: by their names, their labels, or the pods they select."""
     templates = [labels_of(template_of(each)) for each in cluster.podgpus()]
     found = []
     for monitor in cluster.monitors or ():
@@ -78,7 +78,7 @@ def _monitor(
 def _refusal(
     monitor: Raw, prometheus: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]]
 ) -> str:
-    """Return why a Prometheus does not select a monitor; empty if it does.
+    """Return why a Prometheus does not select a monitor; empty if it selects the monitor.
 
     According to the operator's API reference, a missing selector selects nothing, and a missing
     namespace selector selects the namespace of the Prometheus object.
@@ -123,9 +123,9 @@ def _pairs(labels: Mapping[str, Any]) -> str:
 
 
 def _target_problem(monitor: Mapping[str, Any], cluster: Cluster) -> tuple[str, str] | None:
-    """Return why a monitor selects no metrics page of podgpu, and the fix; None if it does.
+    """Return why a monitor finds no metrics page of podgpu, and the fix.
 
-    None too if that is unknown, because Services cannot be listed.
+    None if the monitor finds one, or if this is unknown because Services cannot be listed.
     """
     ours = cluster.podgpus()
     if not ours:
@@ -158,7 +158,7 @@ def _target_problem(monitor: Mapping[str, Any], cluster: Cluster) -> tuple[str, 
 
 
 def _reaches(monitor: Mapping[str, Any], namespace: str) -> bool:
-    """Whether a monitor selects a namespace: its own, or those of its namespaceSelector."""
+    """Return whether a monitor selects a namespace: its own, or as its namespaceSelector says."""
     selector = as_dict(as_dict(monitor.get("spec")).get("namespaceSelector"))
     if selector.get("any") is True:
         return True
@@ -169,7 +169,7 @@ def _reaches(monitor: Mapping[str, Any], namespace: str) -> bool:
 
 
 def _selects_pods(service: Mapping[str, Any], daemonset: Raw) -> bool:
-    """Whether a Service selects the pods of a DaemonSet."""
+    """Return whether a Service selects the pods of a DaemonSet."""
     wanted = as_dict(as_dict(service.get("spec")).get("selector"))
     return (
         namespace_of(service) == namespace_of(daemonset)
@@ -181,7 +181,7 @@ def _selects_pods(service: Mapping[str, Any], daemonset: Raw) -> bool:
 def _port_problem(
     endpoints: Sequence[Mapping[str, Any]], found: Sequence[Raw]
 ) -> tuple[str, str] | None:
-    """Return a problem and its fix if no endpoint names a port of the DaemonSets or Services."""
+    """Return a problem and its fix if no endpoint has a port number or the name of a known port."""
     ports = [
         as_text(port.get("name"))
         for each in found

@@ -19,16 +19,16 @@ _LABELS: Final[Mapping[str, str | None]] = {
     "k8s.amazonaws.com/accelerator": None,
     "kubernetes.azure.com/accelerator": "nvidia",
 }
-"""Labels of nodes with NVIDIA GPUs, and their value; None for any value. GPU feature discovery,
-node feature discovery, GKE, EKS and AKS set them."""
+"""Labels of nodes with NVIDIA GPUs, with their values; None for any value. GPU feature discovery,
+node feature discovery, GKE, EKS and AKS set these labels."""
 
 _COUNT: Final = "nvidia.com/gpu.count"
 _REPLICAS: Final = "nvidia.com/gpu.replicas"
 _IS_GPU: Final = glob_matcher(("nvidia.com/*", "*/*gpu*"))
-"""The default of the option `resources` of the source `podresources`."""
+"""Whether a resource is GPUs, by the default of the option `resources` of `podresources`."""
 
 _OTHER_VENDORS: Final = ("amd.com/", "intel.com/")
-"""Resources of other vendors, which podgpu does not support."""
+"""Prefixes of resources of other vendors, which podgpu does not support."""
 
 _DIGITS: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _MAX_LISTED: Final = 5
@@ -42,7 +42,12 @@ def has_gpus(node: Mapping[str, Any]) -> bool:
 
 
 def gpu_resources(node: Mapping[str, Any], part: str) -> dict[str, int]:
-    """Return the number of devices of each GPU resource, by `capacity` or `allocatable`."""
+    """Return the number of devices of each GPU resource.
+
+    Args:
+        node: the Node.
+        part: `capacity` or `allocatable`.
+    """
     found = as_dict(as_dict(node.get("status")).get(part))
     return {
         resource: count
@@ -53,7 +58,7 @@ def gpu_resources(node: Mapping[str, Any], part: str) -> dict[str, int]:
 
 
 def _count(quantity: object) -> int | None:
-    """Return a quantity that is a plain number, as that of devices is; else None."""
+    """Return a quantity as a number; None if it has a suffix, which numbers of devices have not."""
     digits = as_text(quantity)
     return int(digits) if _DIGITS.fullmatch(digits) else None
 

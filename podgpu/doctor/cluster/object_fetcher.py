@@ -1,4 +1,4 @@
-"""Fetch a cluster's objects, page by page; a failed list disables only the checks that need it."""
+"""Fetches a cluster's objects, page by page. A failed list skips only the checks that need it."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -21,17 +21,17 @@ SERVER: Final = Check("cluster.server", BOTH)
 
 _PAGE_SIZE: Final = 500
 _MAX_PAGES: Final = 40
-"""20,000 objects of a kind: more than the number of nodes that Kubernetes supports."""
+"""Maximum number of pages: 20,000 objects of a kind, more nodes than Kubernetes supports."""
 
 _LIST_TIMEOUT: Final = 40.0
-"""Time limit for all pages of one list."""
+"""Time limit in seconds for all pages of one list."""
 
 _GONE: Final = 410
 _ATTEMPTS: Final = 3
-"""How often a list is started: a server keeps its state for some minutes only."""
+"""How often a list may be started: a server can continue a list only for some minutes."""
 
 _UNKNOWN: Final = frozenset({0, 401})
-"""Not reachable, or not authenticated: all other lists would fail too."""
+"""Statuses for: not reachable, not authenticated. All other lists would fail too."""
 
 _MONITORING: Final = "/apis/monitoring.coreos.com"
 _LISTS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
@@ -59,18 +59,18 @@ _PARTIAL_LIST: Final = "the checks use the objects that were listed"
 
 @dataclass(slots=True)
 class ObjectFetcher:
-    """Fetches the objects in one session.
+    """Fetches the objects of a cluster in one session.
 
     Attributes:
         api: the session.
-        findings: findings of `cluster.server`, for requests that failed.
+        findings: findings of `cluster.server`: failed requests, and lists that are incomplete.
     """
 
     api: KubeApi
     findings: list[Finding] = field(default_factory=list)
 
     async def cluster(self, namespace: str) -> Cluster:
-        """Fetch all objects that the checks need. The lists run concurrently, to save time.
+        """Fetch all objects that the checks need; lists are fetched concurrently.
 
         Raises:
             ApiError: the server is not reachable, or does not accept the credentials.
@@ -95,14 +95,16 @@ class ObjectFetcher:
     async def listed(
         self, kind: str, path: str, selector: str = "", *, fields: str = "", vital: bool = False
     ) -> list[Raw] | None:
-        """Return the objects of a kind; None, and usually a finding, if there are none.
+        """Return the objects of a kind, as far as they can be listed; None if there is no list.
+
+        A failed request adds a finding, unless the cluster does not have the kind.
 
         Args:
-            kind: the kind, which objects in a list lack.
+            kind: the kind, which is added to each object.
             path: path of the collection.
             selector: label selector.
             fields: field selector.
-            vital: no check is possible without this list.
+            vital: whether all checks need this list.
 
         Raises:
             ApiError: the list is vital, and the server is not reachable or does not accept the
@@ -135,10 +137,12 @@ class ObjectFetcher:
     async def _pages(
         self, kind: str, path: str, query: dict[str, str], found: list[Raw]
     ) -> list[Raw] | None:
-        """Add all objects to `found`, also while there are more; return them.
+        """Fetch objects page by page into `found`, and return them; None if a response is not JSON.
+
+        It stops after `_MAX_PAGES` pages, with a finding.
 
         Raises:
-            ApiError: as `KubeApi.get` does; `found` then has the objects of the pages before.
+            ApiError: as `KubeApi.get` does; `found` then has the objects of the attempt with most.
         """
         more, attempts = "", 1
         fresh: list[Raw] = []
@@ -167,13 +171,13 @@ class ObjectFetcher:
         return fresh
 
     async def _of_kinds(self, kinds: Sequence[tuple[str, str]]) -> Listed:
-        """Return the objects of several kinds; None if the cluster has none of these kinds."""
+        """Return the objects of several kinds; None if no kind could be listed."""
         lists = await asyncio.gather(*(self.listed(kind, path) for kind, path in kinds))
         known = [each for each in lists if each is not None]
         return [raw for each in known for raw in each] if known else None
 
     async def _in_namespaces(self, kind: str, wanted: set[tuple[str, str, str]]) -> Listed:
-        """Return the objects by namespace, label selector and field selector; None if one fails."""
+        """Return objects by (namespace, label selector, field selector); None if a list fails."""
         lists = [
             await self.listed(
                 kind,
@@ -187,6 +191,6 @@ class ObjectFetcher:
 
 
 def _labels(daemonset: Raw) -> str:
-    """Return the labels that a DaemonSet's pods have, as a query parameter."""
+    """Return a label selector for the pods of a DaemonSet, from its `matchLabels`."""
     wanted = as_dict(as_dict(as_dict(daemonset.get("spec")).get("selector")).get("matchLabels"))
     return ",".join(f"{key}={value}" for key, value in wanted.items())

@@ -19,21 +19,21 @@ _DCGM: Final = "dcgm-exporter"
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The objects that were fetched.
+    """The objects of a cluster that were fetched; None for those that could not be listed.
 
     Attributes:
         nodes: all Nodes.
-        daemonsets: in all namespaces.
+        daemonsets: DaemonSets of all namespaces.
         pods: pods of the DaemonSets that are GPU exporters.
         runtimeclasses: all RuntimeClasses.
-        slices: ResourceSlices of DRA drivers.
-        namespaces: all Namespaces, for selectors of their labels.
+        slices: all ResourceSlices, which DRA drivers write.
+        namespaces: all Namespaces, for selectors that select by their labels.
         monitors: ServiceMonitors and PodMonitors.
         prometheuses: the Prometheus operator's Prometheus and PrometheusAgent objects.
-        services: in the namespaces of podgpu's DaemonSets.
-        deployments: in all namespaces, for the scheduler extender.
-        events: of podgpu's DaemonSets with too few pods: why pods cannot be created.
-        namespace: podgpu's namespace; empty for any.
+        services: Services in the namespaces of podgpu's DaemonSets.
+        deployments: Deployments of all namespaces, to find the scheduler extender.
+        events: events that say why pods of podgpu's DaemonSets cannot be created.
+        namespace: namespace of podgpu; empty for all namespaces.
     """
 
     nodes: Listed = None
@@ -50,7 +50,7 @@ class Cluster:
     namespace: str = field(default="", kw_only=True)
 
     def pods_of(self, daemonset: Raw) -> list[Raw]:
-        """Return the pods that a DaemonSet owns."""
+        """Return the known pods that a DaemonSet owns."""
         uid = as_text(as_dict(daemonset.get("metadata")).get("uid"))
         return [
             each
@@ -59,7 +59,7 @@ class Cluster:
         ]
 
     def podgpus(self) -> list[Raw]:
-        """Return podgpu's DaemonSets, in the given namespace if one is given."""
+        """Return podgpu's DaemonSets, in `namespace` if it is set."""
         return [
             each
             for each in self.daemonsets or ()
@@ -123,8 +123,8 @@ def template_of(daemonset: Mapping[str, Any]) -> Raw:
 def exporter_kind(daemonset: Mapping[str, Any]) -> Kind | None:
     """Return which GPU exporter a DaemonSet runs; None if it runs none.
 
-    The image name decides, since podgpu may run in dcgm-exporter's chart. For an image with
-    another name, the usual labels decide.
+    The image name decides first, since podgpu may run in dcgm-exporter's chart. If no image has a
+    known name, the labels decide.
     """
     template = template_of(daemonset)
     images = map(image_name, as_dicts(as_dict(template.get("spec")).get("containers")))
@@ -144,6 +144,6 @@ def image_name(container: Mapping[str, Any]) -> str:
 
 
 def first_few(names: Sequence[str], shown: int = 3) -> str:
-    """Return the first names, and the number of the others."""
+    """Return the first `shown` names, and how many more there are, as text."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more

@@ -1,4 +1,4 @@
-"""The pods of a DaemonSet: why they are not ready or not created, and an update's progress."""
+"""Describes pods of a DaemonSet: why they are not ready or missing, and an update's progress."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -12,14 +12,14 @@ DAEMONSET: Final = Check("cluster.daemonset", BOTH)
 
 _MAX_LISTED: Final = 3
 _MAX_MESSAGE: Final = 120
-"""Maximum number of characters of a kubelet message."""
+"""Maximum number of characters of a message from the kubelet."""
 
 _MAX_EVENT_MESSAGE: Final = 400
 _STARTING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""Waiting reasons of a container that starts normally."""
+"""Reasons for which a container waits while it starts normally."""
 
 FAILED_CREATE: Final = "FailedCreate"
-"""Reason of a DaemonSet's events if the API server refuses its pods."""
+"""Reason of a DaemonSet's events if its pods cannot be created."""
 
 _FIXES: Final = (
     ("OOMKilled", "raise the memory limit (resources.limits.memory; see docs/sizing.md)"),
@@ -37,7 +37,7 @@ _FIXES: Final = (
 
 
 def update_progress(daemonset: Raw) -> str:
-    """Return the progress of an update, for people; empty if none is in progress.
+    """Return the progress of an update as text for people; empty if no update is in progress.
 
     The API omits a count of 0 from the status.
     """
@@ -58,7 +58,7 @@ def update_progress(daemonset: Raw) -> str:
 
 
 def is_stuck(daemonset: Raw, cluster: Cluster) -> bool:
-    """Return whether a pod of a DaemonSet fails to start, though an old pod may be ready."""
+    """Return whether a container of the pods cannot start, or is not ready after a restart."""
     return any(
         as_text(as_dict(as_dict(container.get("state")).get("waiting")).get("reason"))
         not in _STARTING
@@ -70,7 +70,7 @@ def is_stuck(daemonset: Raw, cluster: Cluster) -> bool:
 
 
 def unready_finding(daemonset: Raw, cluster: Cluster, count: str) -> Finding:
-    """Return a finding with the reasons why pods are not ready.
+    """Return a warning with the reasons why pods are not ready or not created.
 
     Args:
         daemonset: the owner of the pods.
@@ -93,7 +93,7 @@ def unready_finding(daemonset: Raw, cluster: Cluster, count: str) -> Finding:
 
 
 def missing_pods(daemonset: Raw) -> int:
-    """Return how many pods are wanted and do not exist; 0 if that is unknown.
+    """Return how many pods the controller has still to create; 0 if that is unknown.
 
     The controller's count is used, since a list of pods may be incomplete.
     """
@@ -104,7 +104,7 @@ def missing_pods(daemonset: Raw) -> int:
 
 
 def _refused(daemonset: Raw, cluster: Cluster) -> str:
-    """Return why pods cannot be created, from the newest event with that reason."""
+    """Return why pods cannot be created, from the newest event about it; empty if unknown."""
     messages = [
         (_last_time(event), as_text(event.get("message")))
         for event in cluster.events or ()
@@ -122,7 +122,7 @@ def _last_time(event: Mapping[str, Any]) -> str:
 
 
 def _waiting_reason(pod: Mapping[str, Any]) -> str:
-    """Return why a pod is not ready, with its name and node; empty if it is ready."""
+    """Return the pod's name and node, and why the pod is not ready; empty if it is ready."""
     status = as_dict(pod.get("status"))
     why = next(_reasons(status), "")
     if not why and status.get("phase") in ("Pending", "Failed"):
@@ -140,7 +140,7 @@ def _waiting_reason(pod: Mapping[str, Any]) -> str:
 
 
 def _reasons(status: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why containers are not ready, init containers first."""
+    """Yield why each container is not ready, init containers first."""
     for container in as_dicts(status.get("initContainerStatuses")):
         done = as_dict(as_dict(container.get("state")).get("terminated")).get("exitCode") == 0
         if not done and container.get("ready") is not True:
@@ -164,7 +164,7 @@ def _reason(container: Mapping[str, Any], which: str) -> Iterator[str]:
 
 
 def _last_termination(ended: Mapping[str, Any], restarts: int) -> str:
-    """Return how a container ended last, and how often it restarted."""
+    """Return a text about how a container ended last, and how often it was restarted."""
     parts = []
     if ended:
         code = as_int(ended.get("exitCode"))

@@ -1,1 +1,1 @@
-"""What a pod requests, which nodes fit, and how well. Pure: no I/O, no tasks, no clock."""
+"""Calculates what a pod requests, which nodes it fits on, and how well. Pure: no I/O, no clock."""

@@ -1,7 +1,7 @@
 """Decides which nodes a pod fits on.
 
-If the pod requires nothing, a node without known GPUs passes, and the scheduler's own count
-decides. If the pod requires a group, such a node does not pass.
+If it is unknown which GPUs of a node are free, the node passes if the pod requires no group: then
+only the scheduler's own count decides. It does not pass if the pod requires a group.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class FilterResult:
     """Whether a node passes the filter.
 
     Attributes:
-        reason: why the node does not pass; empty if it does.
-        is_unresolvable: the node would not pass if all of its GPUs were free, according to a fresh
-            annotation; or the pod's requirement is invalid.
+        reason: why the node does not pass; empty if it passes.
+        is_unresolvable: whether the node would not pass even if all its GPUs were free, according
+            to a fresh annotation; also True if the pod's requirement is invalid.
     """
 
     reason: str = ""
@@ -29,7 +29,7 @@ PASSED: Final = FilterResult()
 
 
 def filter_node(demand: Demand, node: NodeKnowledge, now: float) -> FilterResult:
-    """Return whether a pod fits on a node.
+    """Return whether a node passes the filter for a pod.
 
     Args:
         demand: what the pod requests.
@@ -49,18 +49,18 @@ def filter_node(demand: Demand, node: NodeKnowledge, now: float) -> FilterResult
 
 
 def unfiltered(demand: Demand, why: str) -> FilterResult:
-    """Return the result for a node that was not checked in time.
+    """Return the result for a node that was not checked in time: it passes if nothing is required.
 
     Args:
         demand: what the pod requests.
-        why: the reason for messages.
+        why: why the node was not checked, for messages.
     """
     needs_known = demand.requirement is not None or demand.wrong
     return _failed(why) if demand.count and needs_known else PASSED
 
 
 def _why(demand: Demand, found: AtHand | str) -> str:
-    """Return why a pod does not fit; "" if it fits, or if nothing is known and nothing required."""
+    """Return why a pod does not fit; empty if it fits, or if nothing is known and required."""
     if demand.requirement is None:
         return "" if isinstance(found, str) else _counted(demand.count, found)
     if isinstance(found, str):
@@ -69,7 +69,7 @@ def _why(demand: Demand, found: AtHand | str) -> str:
 
 
 def _counted(count: int, found: AtHand) -> str:
-    """Compare with the number of free GPUs; GPUs that are held in part may have room."""
+    """Return why there are too few GPUs; GPUs that are held in part count as free."""
     free, part = found.free.bit_count(), (found.part & ~found.free).bit_count()
     if free + part >= count:
         return ""
@@ -81,7 +81,10 @@ def _counted(count: int, found: AtHand) -> str:
 
 
 def _grouped(count: int, requirement: Requirement, found: AtHand) -> str:
-    """Compare with the free GPUs per group; GPUs that are not allocatable may be in any group."""
+    """Return why no group has enough free GPUs.
+
+    GPUs that are not allocatable may be in any group.
+    """
     groups = requirement.groups(found.published.topology)
     most = max(((group & found.free).bit_count() for group in groups), default=0)
     if most - found.unsure >= count:

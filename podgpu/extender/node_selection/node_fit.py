@@ -1,14 +1,13 @@
 """Calculates how well free GPUs of a node fit a pod, and the scores of nodes from this.
 
-Scores are relative to the other nodes of a request: 0 to 10 points, up to 8 for the GPUs and up to
-2 for the rest of the node:
+A score has 0 to 10 points, relative to the other nodes of a request: up to 8 points for the GPUs,
+and up to 2 for the rest of the node.
 
-* for several GPUs, their link score relative to the highest among the nodes;
-* for a single GPU, how few free GPUs are left in its group, relative to the most among the nodes;
-* how few free GPUs are left on the node, relative to the most among the nodes.
+* for several GPUs: their link score, relative to the highest among the nodes
+* for a single GPU: how few other free GPUs are in its group, relative to the most among the nodes
+* for the rest: how few free GPUs are left on the node, relative to the most among the nodes
 
-A node that is better than another in one of these, and not worse in the others, has no fewer
-points.
+A node that is better in one of these, and not worse in the others, has at least as many points.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,9 +26,9 @@ class Fit:
     """How well a pod fits on a node.
 
     Attributes:
-        link_score: of the best choice of GPUs, see `pipeline.topology.best`; 0 for a single GPU.
-        breaks: for a single GPU, how many other GPUs are free in its group; 0 for several GPUs.
-        left: free GPUs that remain on the node.
+        link_score: link score of the best choice of GPUs; 0 for a single GPU.
+        breaks: for a single GPU, number of other free GPUs in its group; 0 for several GPUs.
+        left: number of free GPUs that remain on the node.
     """
 
     link_score: int
@@ -50,11 +49,12 @@ def fit(
 
     Args:
         topology: the node's topology.
-        free: mask of its free GPUs.
-        count: how many GPUs the pod requests, at least 1.
-        required: the group that must contain them; None for any.
-        unsure: how many of the node's GPUs are not allocatable; they may be in any group.
-        stop: called repeatedly; once it returns True, the fit may be worse than the best.
+        free: mask of the node's free GPUs.
+        count: number of GPUs that the pod requests, at least 1.
+        required: kind of group that must contain the GPUs; None for any GPUs of the node.
+        unsure: number of the node's GPUs that are not allocatable; they may be in any group.
+        stop: function that is called repeatedly; after it returned True, the returned fit may be
+            worse than the best one.
     """
     need = count if required is None else count + unsure
     among = [group & free for group in groups(topology, required)]
@@ -69,10 +69,10 @@ def fit(
 
 
 def _broken(topology: Topology, free: int, number: int) -> int:
-    """Return how many other GPUs are free in the group of a GPU.
+    """Return the number of other free GPUs in the group of a GPU.
 
-    NVLink groups come first, as in `pipeline.topology.choice_ranking`. A GPU without NVLink is in
-    the smallest node of the tree with two or more GPUs.
+    The group is the NVLink group, as in `pipeline.topology.choice_ranking`. For a GPU without
+    NVLink, it is the smallest node of the tree with two or more GPUs.
     """
     masks = [domain.mask for domain in topology.domains if domain.mask >> number & 1]
     if not masks:
@@ -85,14 +85,14 @@ def _broken(topology: Topology, free: int, number: int) -> int:
 LINKS: Final = 8
 LEAVES: Final = 2
 MOST: Final = LINKS + LEAVES
-"""kube-scheduler's MaxExtenderPriority (k8s.io/kube-scheduler/extender/v1)."""
+"""The highest score: kube-scheduler's MaxExtenderPriority (k8s.io/kube-scheduler/extender/v1)."""
 
 
 def scored(fits: Sequence[Fit | None]) -> list[int]:
     """Return the scores of the nodes of one request.
 
     Args:
-        fits: one per node; None if the pod does not fit or nothing is known: the score is 0.
+        fits: the fit of each node; None, with score 0, if the pod does not fit or this is unknown.
     """
     found = [fit for fit in fits if fit is not None]
     links = max((fit.link_score for fit in found), default=0)

@@ -1,4 +1,4 @@
-"""What is known of a node's GPUs, and whether it is current."""
+"""What is known of a node's GPUs, and whether this is up to date."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
@@ -14,9 +14,9 @@ class NodeKnowledge:
     """What is known of the GPUs of a Node.
 
     Attributes:
-        published: the content of its annotation; None if there is none or it is invalid.
+        published: the content of the node's annotation; None if there is none or it is invalid.
         readable: False if the annotation is invalid.
-        devices: how many devices of the GPU resources are allocatable, held ones included; None if
+        devices: number of allocatable devices of the GPU resources, including held ones; None if
             the Node does not report it.
         why: why there is no annotation, for messages.
     """
@@ -27,7 +27,7 @@ class NodeKnowledge:
     why: str = "the node has no topology annotation"
 
     def state(self, now: float) -> State:
-        """Return the state at a Unix time."""
+        """Return the state of the annotation at a Unix time."""
         if self.published is None:
             return "none" if self.readable else "unreadable"
         if self.published.stale(now):
@@ -39,7 +39,7 @@ class NodeKnowledge:
         return self.state(now) in {"fresh", "no_free"}
 
     def with_all_free(self) -> "NodeKnowledge":
-        """Return the same node with all of its GPUs free."""
+        """Return the same node, as if all of its GPUs were free."""
         if self.published is None:
             return self
         everything = self.published.topology.mask
@@ -64,13 +64,13 @@ class NodeKnowledge:
 
 @dataclass(frozen=True, slots=True)
 class AtHand:
-    """A node with known free GPUs.
+    """A node whose free GPUs are known.
 
     Attributes:
-        published: the content of its annotation, which is fresh.
+        published: the content of the node's annotation, which is fresh.
         free: mask of the GPUs without any holder.
         part: mask of the GPUs that are held in part.
-        unsure: how many of its GPUs are not allocatable; it is unknown which.
+        unsure: number of GPUs that are not allocatable; it is unknown which.
     """
 
     published: Published
@@ -80,7 +80,7 @@ class AtHand:
 
 
 NOTHING: Final = NodeKnowledge(why="the extender does not know the node")
-"""For a node that is not in the list of Nodes."""
+"""For a node that is not in the list of the cluster's Nodes."""
 
 NOT_YET: Final = NodeKnowledge(why="the extender has not listed the nodes of the cluster yet")
-"""For every node before the first list."""
+"""For every node before the Nodes have been listed."""

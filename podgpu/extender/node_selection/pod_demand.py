@@ -1,4 +1,4 @@
-"""What a pod requests: how many GPUs, and which group must contain them."""
+"""What a pod requests: how many GPUs, and which kind of group must contain them."""
 
 import re
 from collections.abc import Iterable
@@ -24,13 +24,13 @@ class Requirement(Enum):
 
     @property
     def title(self) -> str:
-        """The name of such a group in messages."""
+        """The name of a group of this kind, for messages."""
         return _TITLES[self]
 
     def groups(self, topology: Topology) -> tuple[int, ...]:
-        """Return the masks of a node's groups of this kind.
+        """Return the masks of the groups of this kind on a node.
 
-        A GPU without close neighbours is a group of its own, but not an NVLink group.
+        A GPU may be the only one of its group, except for NVLink groups.
         """
         if self is Requirement.NVLINK:
             return tuple(domain.mask for domain in topology.domains)
@@ -50,10 +50,10 @@ _LONGEST: Final = 40
 
 
 def requirement(word: str) -> Requirement:
-    """Return the requirement for the value of an annotation.
+    """Return the kind of group that the value of an annotation names.
 
     Raises:
-        ValueError: the value is not in `WORDS`; the text starts with the value.
+        ValueError: the value is not in `WORDS`; the text of the error starts with the value.
     """
     try:
         return Requirement(word)
@@ -62,12 +62,12 @@ def requirement(word: str) -> Requirement:
 
 
 def groups(topology: Topology, required: Requirement | None) -> tuple[int, ...]:
-    """Return the masks of the groups of which one must contain all GPUs of a pod."""
+    """Return the masks of the groups; one of them must contain all GPUs of the pod."""
     return (topology.mask,) if required is None else required.groups(topology)
 
 
 REQUIRE: Final = "podgpu.io/require"
-"""The pod's annotation for the group that must contain its GPUs."""
+"""The pod's annotation that names the kind of group that must contain its GPUs."""
 
 
 class Resources(msgspec.Struct):
@@ -78,33 +78,33 @@ class Resources(msgspec.Struct):
 
 
 class Container(msgspec.Struct):
-    """The needed parts of a container."""
+    """The used parts of a container."""
 
     resources: Resources | None = None
     restart: str | None = msgspec.field(default=None, name="restartPolicy")
 
 
 class Spec(msgspec.Struct):
-    """A pod's containers."""
+    """The used parts of a pod's spec."""
 
     containers: list[Container] | None = None
     init: list[Container] | None = msgspec.field(default=None, name="initContainers")
 
 
 class Annotations(msgspec.Struct):
-    """The annotations that the extender reads."""
+    """The pod's annotation that the extender reads."""
 
     require: str | None = msgspec.field(default=None, name=REQUIRE)
 
 
 class Metadata(msgspec.Struct):
-    """A pod's annotations."""
+    """The used parts of a pod's metadata."""
 
     annotations: Annotations | None = None
 
 
 class Pod(msgspec.Struct):
-    """The needed parts of a pod."""
+    """The used parts of a pod."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: Spec = msgspec.field(default_factory=Spec)
@@ -116,8 +116,8 @@ class Demand:
 
     Attributes:
         count: number of GPUs.
-        requirement: the group that must contain them; None for any.
-        wrong: why the requirement is invalid; empty if it is valid.
+        requirement: kind of group that must contain the GPUs; None for any GPUs of a node.
+        wrong: why the pod's annotation is invalid, for messages; empty if it is valid.
     """
 
     count: int
@@ -129,8 +129,8 @@ def demand(pod: Pod, resources: Iterable[str]) -> Demand:
     """Return what a pod requests.
 
     Args:
-        pod: the pod of a request.
-        resources: names of the resources that are GPUs; their quantities are summed up.
+        pod: the pod in the scheduler's request.
+        resources: names of the resources that are GPUs; their quantities are added.
 
     Raises:
         ValueError: a quantity is invalid.
@@ -149,8 +149,8 @@ def demand(pod: Pod, resources: Iterable[str]) -> Demand:
 def needed(pod: Pod, resource: str) -> int:
     """Return how much of a resource a pod needs at the same time, calculated as Kubernetes does.
 
-    App containers run together, and with them the sidecars: init containers that are always
-    restarted. Each other init container runs with the sidecars before it
+    App containers run together with the sidecars, which are init containers with restart policy
+    Always. Each other init container runs with the sidecars before it
     (k8s.io/component-helpers/resource, AggregateContainerRequests).
 
     Raises:
@@ -195,18 +195,18 @@ _MOST: Final = 2**63 - 1
 def whole(value: str | int | float) -> int:
     """Return a quantity of an extended resource, which must be a whole number.
 
-    The API server writes quantities as text, and large round ones with a suffix: `2k`
+    The API server writes quantities as text, and some large numbers with a suffix: `2k`
     (k8s.io/apimachinery/pkg/api/resource).
 
     Args:
         value: a text such as `4` or `2k`, or a number.
 
     Raises:
-        ValueError: it is no quantity, not a whole number, or below 0.
+        ValueError: the value is not a quantity, not a whole number, or below 0.
     """
     match = _FORM.fullmatch(str(value))
     if match is None:
-        raise ValueError(f"{str(value)[:40]!r} is no quantity")
+        raise ValueError(f"{str(value)[:40]!r} is not a quantity")
     sign, integer, fraction, suffix, exponent = match.groups(default="")
     number = Fraction(int(integer + fraction), 10 ** len(fraction)) * _FACTORS[suffix]
     number *= Fraction(10) ** int(exponent or 0)

@@ -1,4 +1,4 @@
-"""Select the reader of each annotation, and turn the result into claims."""
+"""Select the reader of each annotation, and convert the devices that it returns to claims."""
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -25,12 +25,12 @@ from sources.pods.options import Options, Scheduler
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads one annotation.
+    """How the annotation of a scheduler is read.
 
     Attributes:
-        scheduler: writes the annotation.
-        read: returns the devices of a pod that has the annotation, as a text.
-        node: the annotation that names the node for which the scheduler decided.
+        scheduler: the scheduler that writes the annotation.
+        read: returns the devices of a pod that has the annotation; its value must be a text.
+        node: key of another annotation: the node for which the scheduler decided; empty if none.
     """
 
     scheduler: Scheduler
@@ -56,17 +56,17 @@ def allocations(
     annotations: Iterable[str] = (),
     resources: Mapping[Scheduler, Collection[str]] | None = None,
 ) -> tuple[tuple[Claim, ...], dict[str, str]]:
-    """Return the claims from a pod's annotations, and the problem of each unreadable one.
+    """Return the claims from a pod's annotations, and the problem of each unreadable annotation.
 
-    Annotations that podgpu wrote itself are ignored. podgpu writes no scheduler's annotations, so
-    its mark cannot hide one of those. A scheduler's annotation is used only for a pod that requests
-    a resource of that scheduler, up to the number and share that it requests, and only if it was
-    written for the pod's node.
+    Annotations that podgpu wrote itself are ignored, except those of schedulers, which podgpu never
+    writes. A scheduler's annotation is used only for a pod that requests a resource of that
+    scheduler, only for as many GPUs as the pod requests, and only if the scheduler wrote it for the
+    pod's node. Shares are limited to the requested share.
 
     Args:
         facts: what is known of the pod.
-        annotations: further annotations to read, from the configuration.
-        resources: resources of the schedulers whose annotations are read.
+        annotations: keys of further annotations to read, from the configuration.
+        resources: resources of the schedulers whose annotations are read; None for the defaults.
     """
     resources = Options().resources if resources is None else resources
     readers = {key: each for key, each in _READERS.items() if each.scheduler in resources}
@@ -93,11 +93,11 @@ def allocations(
 
 
 def kai_allocation(facts: PodFacts, *, reserving: bool) -> tuple[tuple[Claim, ...], dict[str, str]]:
-    """Return the claim of a pod in a group of KAI, and the problem of an unreadable annotation.
+    """Return the claim of a pod in a group of KAI, and the problem of its annotation if any.
 
     Args:
         facts: what is known of the pod.
-        reserving: whether it is the group's reservation pod; else it shares the reserved devices.
+        reserving: True for the group's reservation pod; False for a pod that shares its GPU.
     """
     key, read = (kai.RESERVED, kai.read_reservation) if reserving else (kai.GROUP, kai.read_shared)
     try:
@@ -119,7 +119,9 @@ def _read_scheduled(
 
 
 def _read_configured(facts: PodFacts, annotation: str) -> list[AllocatedDevices]:
-    """Return the devices of a pod: `{"nvidia.com/gpu": "GPU-...,GPU-..."}`, or a list of UUIDs.
+    """Return the devices in an annotation of the form `{"nvidia.com/gpu": "GPU-...,GPU-..."}`.
+
+    A value may also be a list of UUIDs.
 
     Raises:
         MalformedError: the annotation cannot be read.
@@ -139,10 +141,10 @@ def _read_configured(facts: PodFacts, annotation: str) -> list[AllocatedDevices]
 def _limited_to_request(
     facts: PodFacts, held: list[AllocatedDevices], resources: Collection[str]
 ) -> list[AllocatedDevices]:
-    """Return what is held, with each share limited to the requested one.
+    """Return what containers hold, with each share limited to the requested share.
 
     Raises:
-        MalformedError: a container that holds a device requests none, or fewer.
+        MalformedError: a container that holds devices requests none, or fewer devices.
     """
     found: list[AllocatedDevices] = []
     for container in dict.fromkeys(one.container for one in held):

@@ -1,4 +1,4 @@
-"""Aliyun's gpushare: reads shares of one GPU's memory, in newer releases of several GPUs."""
+"""Reads annotations of Aliyun's gpushare: shares of the memory of one GPU or of several GPUs."""
 
 from typing import Final
 
@@ -23,7 +23,9 @@ _ASSIGNED: Final = "scheduler.framework.gpushare.assigned"
 
 
 def read_index(facts: PodFacts) -> list[AllocatedDevices]:
-    """Return the GPU of a pod, by N of `/dev/nvidiaN`, once the device plugin has confirmed it.
+    """Return the GPU of a pod, by N of `/dev/nvidiaN`.
+
+    Nothing is returned until the device plugin has confirmed the allocation.
 
     Raises:
         MalformedError: one of the annotations cannot be read.
@@ -46,7 +48,7 @@ def read_index(facts: PodFacts) -> list[AllocatedDevices]:
 
 
 def read_allocation(facts: PodFacts) -> list[AllocatedDevices]:
-    """Return the GPUs of containers: `{"0": {"1": 4}}` is 4 GiB of GPU 1 for the first container.
+    """Return the GPUs of containers: `{"0": {"1": 4}}` means 4 GiB of GPU 1 for the first one.
 
     Raises:
         MalformedError: the annotation cannot be read.

@@ -1,8 +1,8 @@
-"""HAMi: reads a row for each container, and MIG instances from another annotation.
+"""Reads annotations of HAMi: a row for each container, and MIG instances in another annotation.
 
 Each device of a container is `UUID,TYPE,MEMORY,CORES` and a colon. The devices of one container are
-a row. Rows have semicolons between or after them. A container without devices has an empty row, the
-placeholder `,,0,0:`, or no row, depending on the release. volcano uses this format, too.
+a row. Semicolons are between rows or after each row. A container without devices has an empty row,
+the placeholder `,,0,0:`, or no row, depending on the release. volcano uses this format, too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,27 +25,27 @@ from sources.pods.allocations.pod_facts import PodFacts
 
 ANNOTATION: Final = "hami.io/vgpu-devices-allocated"
 OLD: Final = "4pd.io/vgpu-ids-new"
-"""The annotation of releases before 2.3.8."""
+"""The annotation of releases before 2.3.8, instead of `ANNOTATION`."""
 _OLD_PHASE: Final = "4pd.io/bind-phase"
 _PHASE: Final = "hami.io/bind-phase"
 _MIG: Final = "hami.io/vgpu-mig-allocations"
 
 Place = tuple[int, int]
-"""Number of a row, and of a device in it."""
+"""Index of a row, and index of a device in the row."""
 
 Instances = Mapping[Place, RawDeviceId | None]
-"""The MIG instance that is held at a place; None for one that does not exist yet."""
+"""The MIG instance at each place; None if the device plugin has not created the instance yet."""
 
 Rows = list[tuple[str, str]]
-"""Rows, each with the name of its container; the name is empty for a row of no container."""
+"""Rows, each with the name of its container; the name is empty if a row belongs to no container."""
 
 
 def read(facts: PodFacts) -> list[AllocatedDevices]:
-    """Return the devices of a pod's containers, once the device plugin has confirmed them.
+    """Return the devices of a pod's containers.
 
-    Releases from 2.9 on write rows for init containers too, older ones only for the others; the
-    number of rows shows which. The device plugin creates MIG instances: until all of them exist,
-    nothing is known about the pod.
+    Nothing is returned until the device plugin has confirmed the allocation, and has created all
+    MIG instances in it. Releases from 2.9 on write rows for init containers too; the number of rows
+    shows whether there are such rows.
 
     Raises:
         MalformedError: one of the annotations cannot be read.
@@ -60,7 +60,7 @@ def read(facts: PodFacts) -> list[AllocatedDevices]:
 
 
 def read_old(facts: PodFacts) -> list[AllocatedDevices]:
-    """Return the devices from an old release's annotation, which omits init containers.
+    """Return the devices from the annotation of an old release, which has no init containers.
 
     Raises:
         MalformedError: the annotation cannot be read.
@@ -97,15 +97,16 @@ def rows(
 ) -> Rows:
     """Return the rows with their containers, according to the pod's spec.
 
-    The number of rows shows which containers have one: all, those that are not init containers,
-    those that request the scheduler's resource, or, for HAMi, those of `_shifted`. The first of
-    these is used in which no row names a device for a container that requests none.
+    The number of rows shows which containers have a row: all containers, those that are not init
+    containers, those that request the scheduler's resource, or, for HAMi, those of `_shifted`.
+    Several of these sets may have that number. The first one is used for which no row names a
+    device for a container that requests none.
 
     Args:
-        value: the text.
+        value: the text of the annotation.
         facts: what is known of the pod.
-        init: the scheduler may write rows of init containers.
-        separators_between: semicolons are between rows, instead of after each.
+        init: whether the scheduler may write rows for init containers.
+        separators_between: True if semicolons are between rows; False if one follows each row.
 
     Raises:
         MalformedError: the text has another number of rows, or names a device for a container that
@@ -135,11 +136,11 @@ def rows(
 
 
 def _shifted(names: Iterable[str], facts: PodFacts) -> list[str]:
-    """Return the containers of the rows that HAMi up to 2.5 writes if the first ones request none.
+    """Return the containers of rows as HAMi up to 2.5 writes them; an empty name for no container.
 
-    The first containers, which request nothing, have no row. The next one that requests nothing
-    has the row of its own number, and so do the containers after it. Skipped rows belong to no
-    container, and are empty.
+    The first containers that request nothing have no row. The next container that requests nothing
+    has the row whose index is the container's own, and so do the containers after it. The rows in
+    between are empty and belong to no container.
     """
     rows: list[str] = []
     for number, name in enumerate(names):
@@ -151,7 +152,7 @@ def _shifted(names: Iterable[str], facts: PodFacts) -> list[str]:
 
 
 def _contradicting(parts: Sequence[str], names: Sequence[str], facts: PodFacts) -> int | None:
-    """Return the number of the first row with a device for a container that requests none."""
+    """Return the index of the first row that names a device for a container that requests none."""
     for number, (part, name) in enumerate(zip(parts, names, strict=True)):
         names_device = any(text.strip() and not _empty(text) for text in part.split(":"))
         if names_device and not facts.requests_resource(name):
@@ -160,11 +161,11 @@ def _contradicting(parts: Sequence[str], names: Sequence[str], facts: PodFacts) 
 
 
 def held(found: Rows, instances: Instances = MappingProxyType({})) -> Iterator[AllocatedDevices]:
-    """Yield what containers hold.
+    """Yield the devices that containers hold.
 
     Args:
         found: the rows.
-        instances: the MIG instances that are held instead of the devices in the text.
+        instances: MIG instances by place; each is held instead of the device in the text.
 
     Raises:
         MalformedError: a row cannot be read.
@@ -188,12 +189,12 @@ def _devices(
         # Some releases add the slot of a MIG layout to the GPU's UUID.
         gpu = uuid(fields[0].partition("[")[0], place)
         whole(fields[2], f"{place}memory: ")
-        # 0 cores means no limit, not no core.
+        # 0 cores means that there is no limit.
         share = percent(whole(fields[3], f"{place}cores: "))
         yield instances.get((number, index)) or gpu, share
 
 
 def _empty(text: str) -> bool:
-    """Whether it is the placeholder of a container without devices: no UUID, and no amounts."""
+    """Return whether a text is the placeholder of a container without devices."""
     fields = [field.strip() for field in text.split(",")]
     return len(fields) >= 4 and fields[0] == "" and set(fields) <= {"", "0"}

@@ -1,9 +1,9 @@
-"""KAI Scheduler and Run:ai: pods share a GPU that a reservation pod holds.
+"""Reads annotations of KAI Scheduler and Run:ai: pods share a GPU that a reservation pod holds.
 
 For each group of pods that share a GPU, the scheduler creates a reservation pod in a separate
-namespace. That pod requests a whole GPU, and writes the GPU's UUID into its annotation. The pods of
-the group request no device. A label names their group: `runai-gpu-group: <group>` for one GPU, and
-`runai-gpu-group/<group>: <group>` for each of several.
+namespace. That pod requests a whole GPU, and writes the GPU's UUID into its own annotation. The
+pods of the group request no device. A label names their group: `runai-gpu-group: <group>` for one
+GPU, and `runai-gpu-group/<group>: <group>` for each of several GPUs.
 """
 
 import re
@@ -34,7 +34,7 @@ _PART: Final = re.compile(r"(?=\.?[0-9])[0-9]{0,3}(?:\.[0-9]{0,17})?")
 
 
 def groups(labels: Mapping[str, Any]) -> list[str]:
-    """Return the groups that a pod's labels name."""
+    """Return the names of the groups in a pod's labels, sorted."""
     found = {
         value
         for key, value in labels.items()
@@ -44,7 +44,7 @@ def groups(labels: Mapping[str, Any]) -> list[str]:
 
 
 def read_reservation(facts: PodFacts) -> list[AllocatedDevices]:
-    """Return the GPU of a reservation pod, from its annotation.
+    """Return the GPU of a reservation pod; nothing if its annotation is not written yet.
 
     Raises:
         MalformedError: the annotation cannot be read.
@@ -76,7 +76,7 @@ def read_shared(facts: PodFacts) -> list[AllocatedDevices]:
 
 
 def _container(facts: PodFacts) -> str:
-    """Return the container that gets the GPU: by default the first one."""
+    """Return the name of the container that gets the GPU: by default the first app container."""
     name = facts.annotations.get(_CONTAINER)
     if name is None:
         return next(iter(facts.names()), "")

@@ -1,4 +1,4 @@
-"""What annotation readers may use of a pod: its containers, annotations and requests."""
+"""What the readers of annotations use of a pod: its containers, annotations and requests."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -45,15 +45,16 @@ _AMOUNT_ON_ONE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What a reader may use of a pod.
+    """What the reader of an annotation may use of a pod.
 
     Attributes:
         annotations: the pod's annotations; values may have any type.
-        containers: init containers first.
-        node: the node that the pod is bound to; empty if unknown.
-        requested: requests of each container by its name: resource to amount, as text. If limit
-            and request differ, the limit counts. Empty if unknown.
-        resources: the resources of the scheduler in question; None for all extended resources.
+        containers: the pod's containers, init containers first.
+        node: name of the node that the pod is bound to; empty if unknown.
+        requested: amounts by resource, as text, by name of the container. If limit and request
+            differ, this is the limit. Empty if unknown.
+        resources: resources of the scheduler whose annotation is read; None for all extended
+            resources.
         labels: the pod's labels; values may have any type.
     """
 
@@ -68,16 +69,16 @@ class PodFacts:
     labels: Mapping[str, Any] = field(default_factory=dict)
 
     def names(self, *, init: bool = False) -> list[str]:
-        """Return the containers' names in the order in which schedulers number them.
+        """Return the names of the app containers, in the order in which schedulers number them.
 
         Args:
-            init: include init containers, before the others.
+            init: whether init containers are included, before the others.
         """
         kinds = {"init", "sidecar", "app"} if init else {"app"}
         return [container.name for container in self.containers if container.kind in kinds]
 
     def requests_resource(self, container: str) -> bool:
-        """Return whether a container requests a resource of the scheduler; True if unknown."""
+        """Return whether a container requests one of `resources`; True if unknown."""
         if not self.requested:
             return True
         return any(
@@ -90,7 +91,7 @@ class PodFacts:
 
 
 class Request(NamedTuple):
-    """A request.
+    """What a container or a pod requests from a scheduler.
 
     Attributes:
         number: maximum number of GPUs.
@@ -102,7 +103,7 @@ class Request(NamedTuple):
 
 
 def amount(text: str) -> Fraction:
-    """Return a quantity in Kubernetes' notation; 0 if it is invalid."""
+    """Return the value of a quantity in Kubernetes' notation; 0 if it is invalid."""
     found = _QUANTITY.fullmatch(text)
     if found is None:
         return Fraction(0)
@@ -117,13 +118,13 @@ def amount(text: str) -> Fraction:
 def requested(facts: PodFacts, resources: Collection[str], container: str = "") -> Request | None:
     """Return what a container requests from a scheduler; None if it requests nothing.
 
-    The request of a pod is the sum of what its containers request at the same time, as Kubernetes
-    calculates it. Two requests of 50 hundredths are one GPU, not two halves.
+    The request of a pod is the largest sum of what its containers request at the same time, as
+    Kubernetes calculates it. 50 hundredths of a GPU and 50 hundredths are one GPU, not two halves.
 
     Args:
         facts: what is known of the pod.
         resources: resources of the scheduler.
-        container: empty for the whole pod.
+        container: name of the container; empty for the whole pod.
     """
     amounts = facts.requested
     if container:
@@ -142,7 +143,7 @@ def requested(facts: PodFacts, resources: Collection[str], container: str = "") 
 
 
 def _amounts(requests: Mapping[str, str], resources: Collection[str]) -> dict[str, Fraction]:
-    """Return a container's requests for a scheduler's resources, greater than 0."""
+    """Return the amounts above 0 that a container requests of a scheduler's resources."""
     found = {name: amount(requests[name]) for name in resources if name in requests}
     return {name: quantity for name, quantity in found.items() if quantity > 0}
 

@@ -1,4 +1,4 @@
-"""volcano: reads rows in HAMi's format, and the indexes of whole GPUs of older releases."""
+"""Reads annotations of volcano: rows in HAMi's format, and indexes of whole GPUs (old releases)."""
 
 from typing import Final
 
@@ -14,7 +14,9 @@ _DECIDED: Final = "volcano.sh/predicate-time"
 
 
 def read_vgpu(facts: PodFacts) -> list[AllocatedDevices]:
-    """Return the devices of a pod's containers, once the device plugin has confirmed them.
+    """Return the devices of a pod's containers.
+
+    Nothing is returned until the device plugin has confirmed the allocation.
 
     Raises:
         MalformedError: the annotation cannot be read.
@@ -26,9 +28,10 @@ def read_vgpu(facts: PodFacts) -> list[AllocatedDevices]:
 
 
 def read_index(facts: PodFacts) -> list[AllocatedDevices]:
-    """Return the GPUs of a pod, by NVML index, which is how the device plugin injects them.
+    """Return the GPUs of a pod, by NVML index, which the device plugin uses too.
 
-    Without the time of the scheduler's decision, the annotation is a user's wish and is ignored.
+    Without the annotation with the time of the scheduler's decision, a user may have written this
+    annotation; it is ignored then.
 
     Raises:
         MalformedError: the annotation cannot be read.

@@ -57,7 +57,7 @@ async def test_a_check_that_hangs_is_a_failure_after_the_deadline() -> None:
     started = asyncio.get_running_loop().time()
     found = await run([Examination("the disk", _hang), Examination("b", _succeed)], 30)
     assert asyncio.get_running_loop().time() - started == pytest.approx(30)
-    is_bad(found[0], "failure", "no answer within 30 s", "does not respond")
+    is_bad(found[0], "failure", "no result within 30 s", "does not respond")
     assert found[0].subject == "the disk"
     assert found[1] == OK
 

@@ -187,7 +187,7 @@ def test_a_check_that_hangs_in_a_thread_does_not_prevent_the_exit(tmp_path: Path
         check=False,
     )
     assert done.returncode == 2, done.stderr
-    assert "FAILURE   check.deadline: a disk: no answer within 0.2 s" in done.stdout
+    assert "FAILURE   check.deadline: a disk: no result within 0.2 s" in done.stdout
 
 
 def test_the_argument_parser_loads_no_checks() -> None:

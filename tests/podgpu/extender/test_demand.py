@@ -162,5 +162,5 @@ def test_a_pod_that_requests_no_gpu_requires_nothing() -> None:
 
 
 def test_an_invalid_quantity_is_refused() -> None:
-    with pytest.raises(ValueError, match="'many' is no quantity"):
+    with pytest.raises(ValueError, match="'many' is not a quantity"):
         demand(read(pod(gpus="many")), [GPU])

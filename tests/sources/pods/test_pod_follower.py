@@ -212,7 +212,7 @@ async def test_an_annotation_problem_is_logged_once_for_each_pod(
         await asyncio.sleep(1)
         assert caplog.messages == [
             f"pod ml/{name}: annotation scheduling.koordinator.sh/device-allocated: "
-            'expected JSON, found "{"; it is ignored'
+            'expected JSON, found "{"; podgpu ignores this annotation'
             for name in "bc"
         ]
         assert len(ctx.pods()) == 3

@@ -83,7 +83,7 @@ def test_a_daemon_that_does_not_run_is_an_error(capsys: pytest.CaptureFixture[st
     code, out, err = run(capsys, "--url", "http://127.0.0.1:1")
     assert (code, out) == (1, "")
     assert err == (
-        "podgpu: nothing answers at http://127.0.0.1:1: Connection refused; "
+        "podgpu: no server responds at http://127.0.0.1:1: Connection refused; "
         "check that podgpu runs there\n"
     )
 

@@ -104,7 +104,7 @@ async def test_a_daemon_that_stops_is_reported_and_the_last_table_stays(served: 
         await drawn(session)
         served.gone.set()
         lines = await session.until(shown("! no response for"))
-        assert f"nothing answers at {url}" in lines[1]
+        assert f"no server responds at {url}" in lines[1]
         assert "5 of 7 instances held" in lines[3]
         session.process.send_signal(signal.SIGINT)
         assert await asyncio.wait_for(session.process.wait(), 10) == 0
@@ -130,7 +130,7 @@ async def test_without_a_daemon_it_ends_with_an_error() -> None:
     async with running("top", "--url", "http://127.0.0.1:1") as session:
         await asyncio.wait_for(session.process.wait(), 15)
         assert session.process.returncode == 1
-        await session.until(shown("nothing answers at http://127.0.0.1:1"))
+        await session.until(shown("no server responds at http://127.0.0.1:1"))
 
 
 # The end of the program.

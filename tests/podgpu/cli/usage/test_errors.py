@@ -47,7 +47,10 @@ def ledger_at(path: Path, name: str = "books") -> str:
         (("--price-kwh", "1,5"), "argument --price-kwh: write a price such as 2.50"),
         (("--price-kwh", "-1"), "--price-kwh"),
         (("--price-gpu-hour", "1e999999999"), "write a price such as 2.50"),
-        (("--price-kwh", "1", "--currency", "a\x1b"), "write a name of at most 12 characters"),
+        (
+            ("--price-kwh", "1", "--currency", "a\x1b"),
+            "write a name of 1 to 12 printable characters",
+        ),
         (("--currency", "EUR"), "--currency needs a price: give --price-gpu-hour or --price-kwh"),
         (("--holdings", "--by", "pod"), "--holdings shows no sums: remove --by"),
         (("--holdings", "--price-kwh", "1"), "remove the prices"),
