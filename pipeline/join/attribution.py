@@ -123,7 +123,7 @@ class Attributor:
         return True
 
     def remove(self, source: str) -> None:
-        """Remove all reports of a source; `rebuild_devices` has to follow."""
+        """Remove a source's reports about devices, pods and claims; call `rebuild_devices` then."""
         self._claims.pop(source, None)
         self._previously_confirmed.pop(source, None)
         self._aliases.pop(source, None)

@@ -136,7 +136,7 @@ class DeviceIndex:
 
     @property
     def single_gpu(self) -> bool:
-        """Whether the node has one physical GPU, so that every placeholder means it."""
+        """Whether the node has one physical GPU, so that every placeholder means that GPU."""
         return len(self._whole) == 1
 
     @property
@@ -233,7 +233,7 @@ class DeviceIndex:
         return self._uuid(name)
 
     def _by_dra_name(self, name: str) -> str | None:
-        """Resolve a device name of NVIDIA's DRA driver: as an alias, else as `gpu-<minor>`."""
+        """Resolve a device name of NVIDIA's DRA driver: as an alias, else by minor number."""
         targets = self._dra_names.get(name, set())
         if targets:
             return self._device_of_alias(next(iter(targets))) if len(targets) == 1 else None

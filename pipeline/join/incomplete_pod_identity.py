@@ -34,7 +34,7 @@ class IncompleteClaims:
     stated: dict[PodName, dict[str, int]] = field(default_factory=dict)
 
     def listed_ids(self) -> set[tuple[str, str]]:
-        """Return resources and ids that are listed under names."""
+        """Return the pairs of a resource and an id that are listed under pod names."""
         return {
             (resource, text)
             for slots in self.listed.values()

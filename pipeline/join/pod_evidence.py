@@ -111,7 +111,7 @@ def _not_overruled(resolved_claims: list[ResolvedClaim]) -> list[ResolvedClaim]:
 def _env_for_placeholders(
     variables: list[ResolvedClaim], others: list[ResolvedClaim]
 ) -> list[ResolvedClaim]:
-    """Return the variables that show which devices placeholders mean, if nothing else shows it."""
+    """Return claims by variables that show what placeholders mean, if no other claim shows it."""
     counts: dict[str, int] = {}
     for claim in others:
         if claim.names_real_device:
@@ -190,7 +190,7 @@ def _strongest(resolved_claims: list[ResolvedClaim]) -> list[ResolvedClaim]:
 
 
 def _rank(resolved: ResolvedClaim) -> int:
-    """Return the rank of a claim; the two ranks of the kubelet count as one."""
+    """Return the rank of a claim on its container; `KUBELET_IDS` ranks as `PLUGIN_ANSWER`."""
     is_kubelet = resolved.evidence == Evidence.KUBELET_IDS
     return CONTAINER_RANK[Evidence.PLUGIN_ANSWER if is_kubelet else resolved.evidence]
 
@@ -298,7 +298,7 @@ def _is_exclusive(resolved: ResolvedClaim, found: ResolvedDevice) -> bool:
 
 
 def _pod_rank(evidence: Evidence, *, allocated_whole: bool, real: bool) -> int:
-    """Return the rank of a claim between pods: the best one of the evidence on its device."""
+    """Return the rank of a claim between pods; a whole device ranks at least as `KUBELET_IDS`."""
     if not real:
         return len(POD_RANK) + 1
     rank = POD_RANK[evidence]

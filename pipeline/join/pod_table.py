@@ -82,7 +82,7 @@ class PodTable:
         return PodChange(affects_claims, pod if lifecycle_changed else None)
 
     def delete(self, source: str, uid: str, at: Instant) -> PodChange:
-        """Delete a pod of a source."""
+        """Delete a pod of a source, and remember that it is gone."""
         source_pods = self._by_source.get(source, _NO_PODS)
         pod = source_pods.pods.get(uid)
         if pod is None:
@@ -155,7 +155,7 @@ class PodTable:
         self._referenced.clear()
 
     def end_resolution(self, at: Instant) -> None:
-        """End the resolution: forget deleted pods that no claim refers to any more."""
+        """End the resolution: forget pods deleted long ago that no claim refers to."""
         for source_pods in self._by_rank:
             source_pods.prune(at.mono_ns, self._referenced)
 
@@ -220,7 +220,7 @@ class PodTable:
         )
 
     def _affects_claims(self, pod: Pod) -> bool:
-        """Whether claims of a pod exist, or a claim refers to it."""
+        """Whether a pod has claims, or a claim refers to the pod."""
         return bool(pod.claims) or not self._referenced.isdisjoint(identifiers_of(pod))
 
     def _complete(self, ref: PartialRef, pod: Pod) -> PartialRef:

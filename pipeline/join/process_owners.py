@@ -54,7 +54,7 @@ class ProcessOwners:
         self._cache: dict[tuple[str, str], ProcessOwner] = {}
 
     def update_containers(self, containers: Iterable[RunningContainer]) -> None:
-        """Remember the names of containers."""
+        """Remember the names of containers by their ids."""
         for one in containers:
             self._remember(one.subject)
         self._cache.clear()
@@ -75,7 +75,7 @@ class ProcessOwners:
         set_last(self._past_containers, subject.container_id, subject, MAX_REMEMBERED)
 
     def update_holders(self, attributions: Mapping[str, Attribution]) -> None:
-        """Record the containers that hold devices, after any report has changed."""
+        """Record the containers that hold devices. Call this after each change of reports."""
         self._cache.clear()
         self._holders.clear()
         for known in attributions.values():

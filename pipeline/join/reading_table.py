@@ -160,7 +160,10 @@ class ReadingTable:
     def keys(
         self, devices: Mapping[str, Device], ranking: list[str], placements: MigPlacements
     ) -> list[SeriesKey]:
-        """Return the keys of the series to show: by field, then device, then attributes."""
+        """Return the keys of the series to show, by field, then device, then attributes.
+
+        This clears `layout_changed`.
+        """
         self.layout_changed = False
         rank = {source: at for at, source in enumerate(ranking)}
         found = {key.device: placements.canonical_uuid(key.device) for key in self._latest}

@@ -199,6 +199,6 @@ class SourcePods:
 
 
 def _note(table: dict[PodIdentifier, int], name: PodIdentifier, now_ns: int) -> None:
-    """Put a name at the end, so that the table stays sorted by time."""
+    """Record the time of a name at the end of the table, which stays sorted by time."""
     table.pop(name, None)
     table[name] = now_ns

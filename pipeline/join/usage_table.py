@@ -58,9 +58,9 @@ class UsageTable:
 
     @property
     def usage(self) -> Usage | None:
-        """Usage of all devices; None where no source samples it. Without changes the same object.
+        """Usage of all devices; the same object while it does not change.
 
-        Final holdings are shown even when no source samples usage.
+        If no source samples usage, only the final holdings; None if there are none.
         """
         return self.accounts.usage() if self._reporting_sources else self.accounts.ended()
 
@@ -145,7 +145,7 @@ class UsageTable:
         return is_needed
 
     def _has_started(self, now: Instant) -> bool:
-        """Whether samples count: all sources have reported, or were waited for."""
+        """Whether samples count: all sources have reported, or were waited for long enough."""
         if not self._started:
             first, all_reported = self._first, self._sources.all_reported
             has_waited = first is not None and now.mono_ns - first.mono_ns >= _STARTUP_WAIT_NS

@@ -144,7 +144,7 @@ class XidTable:
     def _find_duplicate(
         self, source: str, gpu: str, device: str, code: int, moment: Instant
     ) -> _RecentError | None:
-        """Return the error, nearest in time, that another source has reported."""
+        """Return the error that other sources have reported already, nearest in time; else None."""
         candidates = [
             known
             for known in self._recent

@@ -98,7 +98,7 @@ class Device:
 
     @property
     def order(self) -> tuple[int, str, int, int, str]:
-        """Sort key: by index; a GPU before its MIG instances; these by GI and CI."""
+        """Sort key: by index; a GPU before its MIG instances; instances by GI and CI."""
         index = self.index if self.index is not None else 1 << 30
         if self.mig is None:
             return (index, self.uuid, -1, -1, self.uuid)

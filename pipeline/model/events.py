@@ -64,7 +64,7 @@ class XidsReported:
 
 @dataclass(frozen=True, slots=True)
 class TotalsRestored:
-    """The usage accounts at the end of podgpu's last run. It comes before the events of sources.
+    """The usage accounts at the end of podgpu's last run. podgpu emits it at its start.
 
     Attributes:
         devices: the account of each device, with its containers and their holdings. The time
@@ -158,9 +158,9 @@ class DeviceAliasesReplaced:
     Attributes:
         aliases: pairs of a name and the device that it means: its uuid, or `MigPlace.placement` for
             an instance that is created on demand.
-        since: for each name whose meaning can change, a time since when it has certainly had
-            its present meaning; None where that is unknown. A name that is not in `since` always
-            has its present meaning.
+        since: each name whose meaning can change, with a time. Since that time the name has
+            certainly had its present meaning; None where the time is unknown. A name that is not in
+            `since` always has its present meaning.
     """
 
     aliases: tuple[tuple[RawDeviceId, str], ...]

@@ -130,12 +130,12 @@ class Holding:
 
     @property
     def memory_mean_bytes(self) -> int | None:
-        """Its mean memory; None where its memory was never known."""
+        """Mean memory of the container; None where it was never known."""
         return self.memory_byte_ns // self.memory_ns if self.memory_ns else None
 
     @property
     def busy_mean_ppm(self) -> int | None:
-        """Part of the time for which it kept the device busy, in millionths; None if unknown."""
+        """Mean busy part of the time of known busy time, in millionths; None if unknown."""
         if self.busy_ns is None or not self.busy_time_ns:
             return None
         return min(self.busy_ns * 1_000_000 // self.busy_time_ns, 1_000_000)
@@ -254,7 +254,7 @@ class Usage:
     ended_evicted: int = 0
 
     def ended_after(self, serial: int) -> tuple[Holding, ...]:
-        """Return the final holdings with a higher serial."""
+        """Return the final holdings with a serial above `serial`."""
         if not self.ended or self.ended[-1].serial <= serial:
             return ()
         return tuple([one for one in self.ended if one.serial > serial])

@@ -32,7 +32,7 @@ class Presence:
     def admit_holders(self, held: Holders, at: Instant) -> None:
         """Add the containers that held the device at a sample that ends no counted interval.
 
-        Containers that are in the account already, with a running holding, do not change.
+        A container that was seen since podgpu started and has a running holding does not change.
         """
         for name, one in held.items():
             entry = self._containers.get(name)
