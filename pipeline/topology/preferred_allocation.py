@@ -110,7 +110,7 @@ def choose_gpus(
             "gpus": [],
             "mask": "0",
             "score": None,
-            "why": f"{warning}{n} GPUs are requested, but only {count} can be chosen",
+            "why": f"{warning}GPUs requested: {n}; GPUs to choose from: {count}",
             "exact": True,
         }
     return answer | {

@@ -177,7 +177,7 @@ async def test_too_few_free_gpus_are_no_error_and_result_in_no_choice() -> None:
         "gpus": [],
         "mask": "0",
         "score": None,
-        "why": "7 GPUs are requested, but only 6 can be chosen",
+        "why": "GPUs requested: 7; GPUs to choose from: 6",
         "exact": True,
     }
 

@@ -139,7 +139,7 @@ def test_too_few_free_gpus_end_with_status_3(
     file = recording(tmp_path / "recording.gz")
     status, out, err = run(capsys, "--recording", str(file), "best", "-n", "8")
     assert (status, out) == (3, "")
-    assert err == "8 GPUs are requested, but only 6 can be chosen\n"
+    assert err == "GPUs requested: 8; GPUs to choose from: 6\n"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ async def test_a_daemon_is_queried(capsys: pytest.CaptureFixture[str]) -> None:
         assert best == f"4\t{uuid_of(4)}\n5\t{uuid_of(5)}\n"
         assert "link score" in why
         status, _, why = await run_in_thread(capsys, "best", "-n", "7", "--url", url)
-        assert (status, why) == (3, "7 GPUs are requested, but only 6 can be chosen\n")
+        assert (status, why) == (3, "GPUs requested: 7; GPUs to choose from: 6\n")
 
 
 async def test_without_options_the_daemon_of_this_machine_is_queried(
