@@ -84,7 +84,7 @@ class TooLarge:
     """The message is too large for the receiver. It is split, or rejected if it is one record.
 
     Attributes:
-        message: for users.
+        message: for users: what happened, where, and how to fix it.
     """
 
     message: str

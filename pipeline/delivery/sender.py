@@ -228,8 +228,9 @@ class Sender:
 
         Only if the queue is in memory, where the records would be lost anyway. Records on disk are
         sent after the next start.
-        Return whether to continue.
 
+        Returns:
+            Whether to continue to send.
         """
         if self._persistent or not (records := await self._queue.take(self._max_bytes())):
             return False

@@ -47,7 +47,7 @@ async def examine(options: Options, ctx: DoctorContext) -> Finding:
 
 
 async def _is_podgpu(url: str | None, ctx: DoctorContext) -> bool:
-    """Return whether podgpu responds, which all its responses show, even without a password."""
+    """Return whether podgpu itself responds at a URL; all its responses show it, even a 401."""
     try:
         parts = urlsplit(url or "")
         host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)

@@ -57,7 +57,7 @@ class Library:
         path: path of the file; None to let the linker find it.
 
     Raises:
-        DcgmError: it is missing or is not DCGM's library; the code is `NO_LIBRARY`.
+        DcgmError: the library is missing or is not DCGM's library; the code is `NO_LIBRARY`.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -74,7 +74,7 @@ class Library:
         """Make a call.
 
         Raises:
-            DcgmError: it returned a code other than `DCGM_ST_OK`.
+            DcgmError: the call returned a code other than `DCGM_ST_OK`.
         """
         code = int(self._dll[name](*arguments))
         if code != OK:
@@ -88,7 +88,7 @@ class Library:
         return f"error {code}"
 
     def enter(self) -> None:
-        """Initialise the library, unless another session has: it is shared within the process."""
+        """Initialise the library, unless another session did: the process has one library."""
         with self._lock:
             if not self._users:
                 self.call("dcgmInit")

@@ -36,7 +36,7 @@ class Log:
         path: path of the device.
 
     Raises:
-        TransientError: it cannot be opened; the text names the fix.
+        TransientError: the log cannot be opened; the text names the fix.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,7 +56,7 @@ class Log:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the log."""
         os.close(self.fd)
 
     def skip_to_end(self) -> None:
@@ -70,7 +70,7 @@ class Log:
         Records that were overwritten are skipped; the number of the next record shows how many.
 
         Raises:
-            TransientError: it cannot be read, or is overwritten faster than podgpu reads it.
+            TransientError: the log cannot be read, ends, or is overwritten faster than it is read.
         """
         for _ in range(_MAX_OVERWRITTEN):
             try:

@@ -156,7 +156,7 @@ def memory(target: ReadTarget) -> Reader:
 
 
 def memory_total(nvml: Library, handle: Handle) -> int | None:
-    """Return a GPU's memory in bytes; None if the driver reports none, as for a GB10.
+    """Return a GPU's memory in bytes; None if the driver reports no size, as for a GB10.
 
     Raises:
         DeviceLostError: the device is gone.

@@ -230,7 +230,7 @@ def _raw_use(read: GpuReadings, since: Instant | None, sample: GpuSample) -> Raw
 def _plausible(
     listed: tuple[GpuProcess, ...], total: int | None, sample: GpuSample
 ) -> tuple[GpuProcess, ...]:
-    """Return the processes; for memory above that of the device, add an error and set None."""
+    """Return the processes; memory above that of the device becomes None and adds an error."""
     if total is None or all((one.memory_bytes or 0) <= total for one in listed):
         return listed
     sample.errors.append(codes.OUT_OF_RANGE)

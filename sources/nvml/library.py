@@ -120,7 +120,7 @@ class Buffers:
 
 
 class Library:
-    """The NVML library: `open` initialises it, unless it is initialised, and `close` shuts it down.
+    """The NVML library, which `open` initialises and `close` shuts down.
 
     Every method except `invalidate` may block for any time.
 

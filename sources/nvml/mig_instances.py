@@ -114,7 +114,9 @@ class MigInstances:
             slot.plan.set_shared(shared=slot.shared)
 
     def read(self, result: GpuReadings, at: Instant, *, revive: bool) -> None:
-        """Read the instances that the option `devices` includes; failures affect only one.
+        """Read the instances that the option `devices` includes.
+
+        A failure of one instance does not affect the others.
 
         Raises:
             DriverGoneError: the driver is gone.

@@ -65,7 +65,7 @@ class OpenGpu:
 
     @property
     def is_free_to_call(self) -> bool:
-        """Whether the GPU is up and no thread calls the driver for it; such a call may hang."""
+        """Whether the GPU is up and no thread is in a call for it, which could hang."""
         return self.up and not self._visited
 
     @property

@@ -133,7 +133,7 @@ class FieldOutput:
         Args:
             result: gets the reading.
             at: when the value was read.
-            value: in NVML's unit.
+            value: the value, in NVML's unit.
             start: start of the time that the value covers; None for a value of one moment.
         """
         if 0 <= value <= self.max_value:

@@ -74,8 +74,8 @@ class NvmlSource:
     async def _emit_outage(self, ctx: SourceContext, state: NvmlState) -> None:
         """Report once that all GPUs are down and must not be allocated.
 
-        Each further event would show the source as up.
-        The last XID errors stay valid as long as the outage: they may show its cause.
+        It is reported only once, since each further event would show the source as up. The last XID
+        errors stay valid as long as the outage: they may show its cause.
         """
         shown = [uuid for uuid in state.gpus if uuid not in state.hidden]
         if state.outage_reported or not shown or "gpu_up" not in ctx.plan:

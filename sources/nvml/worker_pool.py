@@ -37,7 +37,7 @@ class Step:
     """One piece of work for the thread.
 
     Attributes:
-        target: what the step calls: a GPU's uuid, or the name of a call of the driver.
+        target: where the step may hang: a GPU's uuid, or the name of a call.
         call: does the work.
         is_critical: whether no other step can run if this one hangs.
         is_collected: whether a result other than None is added to the results of the job.

@@ -21,9 +21,9 @@ class Instrument:
     """A metric.
 
     Attributes:
-        name: with dots, or as on the Prometheus page.
+        name: name of the metric, with dots or as on the Prometheus page.
         kind: a counter becomes a monotonic sum, an up-down counter a sum that is not monotonic.
-        unit: in UCUM; empty if there is none.
+        unit: unit in UCUM; empty if there is none.
         whole: whether its values are integers.
         description: one sentence.
         typed: whether its points need the attribute `hw.type`.

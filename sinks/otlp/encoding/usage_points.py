@@ -88,7 +88,7 @@ class _DeviceState:
         usage: the account that was sent last.
         reported_until: totals that started after this time were not sent before; None if it is
             unknown what was sent.
-        series: by container; None for the device itself.
+        series: the series by container; the key None is for the device itself.
     """
 
     usage: DeviceUsage

@@ -204,8 +204,8 @@ class Wire:
 
     Args:
         schema: whether the names are those of the semantic conventions.
-        delta: see above.
-        most_bytes: see `max_bytes`.
+        delta: whether counters are sent as increments.
+        most_bytes: maximum size of a request, see `max_bytes`.
     """
 
     def __init__(self, *, schema: bool, delta: bool, most_bytes: int) -> None:

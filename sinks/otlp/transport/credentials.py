@@ -30,7 +30,7 @@ class Tls:
     """TLS material of a connection. A new object means that a file has changed.
 
     Attributes:
-        context: for HTTP. It is also made for gRPC, because its errors are more precise.
+        context: the context for HTTP. It is made for gRPC too, for its more precise errors.
         ca: CA certificates, PEM; None for the system's.
         cert: client certificate, PEM.
         key: private key of the certificate, PEM.

@@ -50,7 +50,7 @@ def http_endpoint(text: str, kind: Kind, signal: Signal = METRICS) -> Endpoint:
     """Parse an endpoint for HTTP.
 
     Raises:
-        ValueError: it is invalid; the message says why and how to fix it.
+        ValueError: the text is invalid; the message says why and how to fix it.
     """
     if not _URL.match(text):
         _check_scheme(text, "over HTTP it must be http:// or https://", _HTTP_EXAMPLE)
@@ -101,7 +101,7 @@ def grpc_endpoint(text: str, *, insecure: bool = False) -> Endpoint:
             TLS.
 
     Raises:
-        ValueError: it is invalid; the message says why and how to fix it.
+        ValueError: the text is invalid; the message says why and how to fix it.
     """
     if not text.isprintable() or " " in text:
         raise ValueError(_not_an_address(_GRPC_EXAMPLE))
@@ -149,7 +149,7 @@ def _split_url(text: str, example: str) -> SplitResult:
     """Return the parts of a URL. Messages never contain its user and password.
 
     Raises:
-        ValueError: it is invalid; the message says why and how to fix it.
+        ValueError: the text is invalid; the message says why and how to fix it.
     """
     try:
         parts = urlsplit(text)

@@ -83,7 +83,7 @@ class QueueFolder:
 
         Raises:
             LockedError: the folder is in use.
-            OSError: it can't be locked.
+            OSError: the lock file can't be opened or locked.
         """
         if self.is_locked():
             return
@@ -138,7 +138,7 @@ class QueueFolder:
         flush_names(self._self)
 
     def quarantine(self, path: Path, wall_ns: int) -> Path:
-        """Rename a file that can't be used; of all such files, keep only the newest.
+        """Rename a file that can't be used; of all such files, keep only the newest four.
 
         Raises:
             OSError: the file can't be renamed.
@@ -166,7 +166,7 @@ class QueueFolder:
 
 
 def _count_lock_holder(lock: os.stat_result, change: int) -> int:
-    """Change the number of holders of a lock file in this process, and return it."""
+    """Change the number of holders of a lock file in this process; return the new number."""
     file = lock.st_dev, lock.st_ino
     with _lock_holders_guard:
         _lock_holders[file] += change
@@ -185,7 +185,7 @@ def segment_numbers(path: Path) -> list[int]:
     """Return the numbers of the segments in a folder, in order.
 
     Raises:
-        OSError: it can't be listed.
+        OSError: the folder can't be listed.
     """
     names = os.listdir(path)  # noqa: PTH208 - only names are needed
     found = (int(match[1]) for name in names if (match := _SEGMENT.fullmatch(name)))

@@ -165,8 +165,8 @@ def find_record(
         file: the segment.
         offset: byte offset at which to begin.
         size: byte offset at which the segment ends.
-        span: the position of the first point that the record may have, and of the end of the last
-            one; other records are old data.
+        span: the range of positions within which the record must be; records outside of it are old
+            data.
         room: maximum size of the record in bytes; a larger one is returned unchecked and without
             body. None for no limit.
     """
