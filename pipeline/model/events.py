@@ -283,9 +283,10 @@ class Envelope:
         at: when the event was emitted.
         relayed_by: the source that passed on another source's event; empty for a source's own
             event. Reports of a relayed source are removed together with the source that relays it.
-        loop_delay_ns: how long the event loop was too busy to receive events, in the ten seconds
-            before this event. A delay that still lasts counts completely. Reports expire later by
-            this time.
+        loop_delay_ns: sum of the delays in which the event loop was too busy to receive events. A
+            delay counts completely if it still lasts or ended in the ten seconds before this event.
+            Readings and reports about claims, pods, containers and resources expire later by this
+            time; XID errors and usage do not.
     """
 
     source: str
