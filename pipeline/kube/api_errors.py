@@ -1,4 +1,4 @@
-"""Turn error responses of an API server into errors that name the request and the fix."""
+"""Turns error responses of an API server into errors that name the request and the fix."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -13,8 +13,8 @@ from pipeline.kube.json_access import as_dict, as_int, as_text, parsed_object
 _DENIED: Final = "is denied at admission"
 
 _ONE_BY_ONE: Final = "configmaps"
-"""podgpu only reads single objects of this resource. Of other resources, it reads single objects
-that it also changes."""
+"""Of this resource, podgpu reads single objects without changing them. Of other resources, it reads
+a single object only if it also changes the object."""
 
 _WRITTEN_ALONE: Final = "events"
 """podgpu creates and changes objects of this resource, and reads none."""
@@ -37,7 +37,7 @@ def response_error(
         status: HTTP status of the response.
         headers: headers of the response; `Retry-After` is used.
         body: body of the response, or its beginning; a Status object if the API server wrote it.
-        credentials: where the credentials come from, for people.
+        credentials: place of the credentials, as text for users.
     """
     document = parsed_object(body)
     error = status_error(document, status)
@@ -63,11 +63,11 @@ def response_error(
 
 
 def status_error(status: Mapping[str, object], code: int = 0) -> ApiError:
-    """Return the error that a Status object describes; fields may be missing.
+    """Return the error for a Status object. Fields of the object may be missing.
 
     Args:
         status: the decoded object.
-        code: HTTP status of its response; 0 for an object in a stream.
+        code: HTTP status of the response that contained the object; 0 for an object in a stream.
     """
     code = code or as_int(status.get("code")) or 0
     reason = line(as_text(status.get("reason")), 60)
@@ -84,9 +84,9 @@ def status_error(status: Mapping[str, object], code: int = 0) -> ApiError:
 
 
 def is_admission_denial(error: ApiError) -> bool:
-    """Return whether a webhook or an admission policy refused a change to this object.
+    """Return whether a webhook or an admission policy refused the request.
 
-    A missing permission is another error, since authorisation comes before admission.
+    A missing permission is another error, because authorization comes before admission.
     """
     text = str(error)
     return _DENIED in text or _is_denial_text(text)

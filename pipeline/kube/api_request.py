@@ -13,10 +13,10 @@ class RequestedResource:
     """The resource that a path names.
 
     Attributes:
-        group: API group; empty for the core group.
-        resource: plural name, as in RBAC rules.
-        namespace: empty for all namespaces, and for resources that are not namespaced.
-        name: of one object; empty for a collection.
+        group: name of the API group; empty for the core group.
+        resource: name of the resource in plural, as in RBAC rules.
+        namespace: name of the namespace; empty for all namespaces and for cluster resources.
+        name: name of one object; empty for a collection.
     """
 
     group: str
@@ -32,8 +32,8 @@ class ApiRequest:
     Attributes:
         method: GET, PATCH or POST.
         path: path of a resource.
-        query: query parameters, not escaped.
-        changes: for PATCH, a JSON merge patch; for POST, the object.
+        query: query parameters, not escaped yet.
+        changes: for PATCH, a JSON merge patch; for POST, the object; None for GET.
     """
 
     method: str
@@ -43,7 +43,7 @@ class ApiRequest:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of the request."""
+        """The headers that the request's body needs; empty without a body."""
         if self.changes is None:
             return {}
         kind = "merge-patch+json" if self.method == "PATCH" else "json"

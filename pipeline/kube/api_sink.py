@@ -1,4 +1,4 @@
-"""Base of the sinks that write to the API server: session, main loop, retry, stop and counting."""
+"""Base class of the sinks that write to the API server: session, retries, stopping, counting."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from pipeline.component.warnings import warn
 from pipeline.model import Snapshot
 
 _RETRY_SECONDS: Final = 8.0
-"""Seconds that a retry may take before the sink is up, during which a stop has to wait."""
+"""Seconds for a retry in `__aenter__`. A stop of podgpu has to wait for it."""
 
 
 class Work(NamedTuple):
@@ -24,7 +24,7 @@ class Work(NamedTuple):
 
     Attributes:
         run: sends the requests.
-        warning: logged with the reason, if they fail while the sink has to stop.
+        warning: beginning of the message if the requests fail while the sink has to stop.
     """
 
     run: Callable[[], Awaitable[None]]
@@ -34,8 +34,9 @@ class Work(NamedTuple):
 class ApiSink(ABC):
     """A sink that writes one object of the API server at a time.
 
-    It is used again after an error. Then it retries before it is up, and reports the same failure
-    with the same text, although the retry may be about another object: so it is logged once.
+    After a failure, the runtime enters the sink again. `__aenter__` then repeats the failed work
+    before the sink is up. If that fails too, it raises the text of the first failure, even if the
+    new one is about another object, so that the failure is logged once.
 
     Args:
         kubeconfig: file with address and credentials; None for the pod's service account.
@@ -53,28 +54,28 @@ class ApiSink(ABC):
 
     @abstractmethod
     def _take(self, snapshot: Snapshot | None) -> None:
-        """Determine from the newest snapshot what is to be written."""
+        """Determine from the newest snapshot what has to be written."""
 
     @abstractmethod
     def _next_work(self) -> Work | None:
-        """Return what is due now; None if nothing is."""
+        """Return the requests that are due now; None if none are."""
 
     @abstractmethod
     def _idle_seconds(self, latest: Snapshot | None) -> float | None:
-        """Return the seconds until something is due without a new snapshot; None for never."""
+        """Return the seconds until requests are due without a new snapshot; None for never."""
 
     def _retry_work(self) -> Work | None:
-        """Return what is retried after a failure, before the sink is up."""
+        """Return the requests to repeat after a failure, before the sink is up; None for none."""
         return self._next_work()
 
     async def _end(self) -> None:  # noqa: B027 -- most sinks have nothing left to do
-        """Do what is left to do when the sink stops."""
+        """Write what is left to write when the sink stops."""
 
     async def __aenter__(self) -> Self:
-        """Open the session with the API server; after a failure, retry first.
+        """Open the session with the API server; after a failure, repeat the requests first.
 
         Raises:
-            TransientError: there are no credentials, or the failure continues.
+            TransientError: there are no credentials, or the requests fail again.
         """
         self._closing = None
         self._api = await self._session.enter_async_context(self._ctx.kube(self._kubeconfig))
@@ -87,14 +88,15 @@ class ApiSink(ABC):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the session. What was written stays."""
+        """Close the session. Written objects stay as they are."""
         await self._session.aclose()
 
     async def run(self, inbox: SinkInbox) -> None:
         """Write what is due until the inbox ends.
 
         Raises:
-            TransientError: the API server refused, could not be reached, or is not an API server.
+            TransientError: the API server refused a request, could not be reached, or is not an API
+                server. A failure after the sink has to stop is only logged.
         """
         async with Arrivals(inbox, self._ctx.latest()) as arrivals:
             closing = self._closing = arrivals.closing
@@ -110,7 +112,7 @@ class ApiSink(ABC):
         return self._closing is not None and self._closing.done()
 
     async def _run_until_stopped(self, work: Work, closing: asyncio.Future[None]) -> None:
-        """Run work; after a stop request only within the time for stopping."""
+        """Run work; after the sink has to stop, only for a limited time."""
         task = await run_until_stopped(self._attempt(work), closing)
         try:
             task.result()
@@ -136,7 +138,7 @@ class ApiSink(ABC):
             raise TransientError(str(self._failed), retry_after=error.retry_after) from error
 
     async def _attempt(self, work: Work) -> None:
-        """Run work, and remember its failure. Of failures of one kind in a row the first counts."""
+        """Run work, and remember its failure. Of equal failures in a row, remember the first."""
         try:
             await work.run()
         except TransientError as error:
@@ -147,7 +149,7 @@ class ApiSink(ABC):
 
 
 async def counted(meter: Meter, method: str, request: Awaitable[bytes]) -> bytes:
-    """Return the response to a request, which is counted by method and result."""
+    """Await a request and count it by method and result; return the response's body."""
     result = "error"
     try:
         body = await request
@@ -161,7 +163,7 @@ async def counted(meter: Meter, method: str, request: Awaitable[bytes]) -> bytes
 
 
 def failure_text(error: BaseException) -> str:
-    """Return the text of an error, or that there was no response."""
+    """Return the text of an error. An error without a text means that there was no response."""
     return str(error) or "no response in time"
 
 

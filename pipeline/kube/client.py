@@ -1,7 +1,7 @@
 """A session with one API server: requests and streams.
 
-Only this module handles exceptions of aiohttp. It raises `ApiError` instead, which names the
-server, the request and the fix.
+Only this module handles exceptions of aiohttp for API servers. It raises `ApiError` instead, which
+names the server, the request and the fix.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ from pipeline.net.http_get import body_of
 from pipeline.net.proxies import ProxyError, proxy_for
 
 _MAX_CREDENTIAL_AGE: Final = 60.0
-"""Seconds after which the credentials are read again. A token is replaced well before the old one
-expires."""
+"""Maximum age of credentials in seconds; then they are read again. The kubelet replaces a token
+well before the old one expires."""
 
 _CONNECT_TIMEOUT: Final = 10.0
 _READ_TIMEOUT: Final = 30.0
 _ERROR_BYTES: Final = 1 << 16
 _MAX_LINE_BYTES: Final = 16 << 20
 _READ_BYTES: Final = _MAX_LINE_BYTES // 2
-"""Size of the read buffer. The library reads lines of up to twice that size."""
+"""Size of the read buffer in bytes. aiohttp reads lines of up to twice that size."""
 _MAX_BODY_BYTES: Final = 64 << 20
-"""Bytes. The pods of a node have some megabytes, one object in etcd at most 1.5."""
+"""Maximum length of a response. The pods of a node have some megabytes, one object at most 1.5."""
 
 _PASSWORD: Final = re.compile(r"//[^/\s@]*@")
 _HEADERS: Final = {"Accept": "application/json", "User-Agent": f"podgpu/{VERSION}"}
@@ -52,7 +52,7 @@ class Client:
     """Implements `pipeline.component.contracts.KubeApi`.
 
     Args:
-        credentials: for the server.
+        credentials: where the address and the credentials of the server come from.
         timeout: seconds for one request; a stream is not limited.
     """
 
@@ -67,7 +67,7 @@ class Client:
         self._connection: _Connection | None = None
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         self._threads.shutdown()
         if self._connection is not None:
             await self._connection.close_when_unused(now=True)
@@ -131,7 +131,7 @@ class Client:
     async def _response(
         self, request: ApiRequest, timeout: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Make a request. If other credentials may help, read them again and retry it once."""
+        """Send a request. If other credentials may help, read them again and repeat it once."""
         for again in (True, False):
             access, connection = await self._credentials_and_pool(request)
             async with connection:
@@ -154,15 +154,18 @@ class Client:
         *,
         again: bool,
     ) -> aiohttp.ClientResponse | None:
-        """Return the response, if its status is 2xx.
+        """Return the response if its status is 2xx; None to repeat the request.
 
         Args:
-            access: server and credentials.
+            access: address and credentials of the server.
             connection: the pool of connections.
             request: the request.
-            timeout: of the request.
-            again: if credentials or certificates may be the cause of an error, return None, and
-                have them read again.
+            timeout: timeouts of the request.
+            again: whether to return None if credentials or certificates may be the cause of an
+                error. They are then read again.
+
+        Raises:
+            ApiError: the server refused the request or could not be reached.
         """
         authorization = {"Authorization": access.authorization} if access.authorization else {}
         try:
@@ -207,7 +210,7 @@ class Client:
         )
 
     async def _credentials_and_pool(self, request: ApiRequest) -> "tuple[Access, _Connection]":
-        """Return fresh credentials, and a pool of connections that uses them."""
+        """Return credentials that are not too old, and a pool of connections that uses them."""
         async with self._lock:
             access = await self._fresh()
             connection = self._connection
@@ -247,7 +250,7 @@ class Client:
         """Read the credentials.
 
         Raises:
-            TransientError: there are none.
+            TransientError: there are no usable credentials.
         """
         loop = asyncio.get_running_loop()
         started, reload = loop.time(), self._refused
@@ -265,19 +268,19 @@ class Client:
 
 
 class _Connection:
-    """A pool of connections with the certificates of its start; `async with` counts its users.
+    """A pool of connections with the certificates at its creation; `async with` counts its users.
 
-    Its proxy is that of the kubeconfig, else that of the environment variables, see
+    Its proxy is that of the kubeconfig, or else that of the environment variables; see
     `pipeline.net.proxies`.
 
     Attributes:
-        session: makes the requests. It reads neither proxies from the environment nor ~/.netrc.
-        headers: headers of each request, for a proxy.
+        session: sends the requests. It reads neither proxies from the environment nor ~/.netrc.
+        headers: additional headers of each request, for a proxy.
         options: further arguments of each request.
 
     Raises:
         OSError: a certificate cannot be read.
-        ValueError: a variable names an invalid proxy.
+        ValueError: an environment variable contains an invalid proxy.
     """
 
     def __init__(self, access: Access) -> None:
@@ -310,27 +313,27 @@ class _Connection:
             await self.session.close()
 
     async def close_when_unused(self, *, now: bool = False) -> None:
-        """Close the pool when it has no users, or immediately."""
+        """Close the pool when it has no users; with `now`, immediately."""
         self._retired = True
         if now or not self._users:
             await self.session.close()
 
 
 def _without_token(body: bytes, access: Access) -> bytes:
-    """Return a body without podgpu's token, which a server may repeat in an error response."""
+    """Return a response's body without podgpu's token, which a server may repeat in an error."""
     token = access.authorization.rpartition(" ")[2]
     return redact(body.decode("utf-8", "replace"), [token]).encode()
 
 
 def _is_tls_error(error: BaseException) -> bool:
-    """Whether TLS failed, in the handshake or later by an alert of the server."""
+    """Return whether TLS failed, in the handshake or later by an alert of the server."""
     return isinstance(error, aiohttp.ClientSSLError | ssl.SSLError) or isinstance(
         getattr(error, "os_error", error.__cause__), ssl.SSLError
     )
 
 
 def _reason(error: BaseException) -> str:
-    """Return a constant reason for an error, since the texts of libraries vary."""
+    """Return a constant reason for an error, because the texts of libraries vary."""
     if _is_tls_error(error):
         return "TLS"
     cause = getattr(error, "os_error", None)

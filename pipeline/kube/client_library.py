@@ -17,9 +17,10 @@ _PACKAGE = "kubernetes_asyncio"
 
 @cache
 def kubeconfig_reader() -> Any:
-    """Import the coroutine function that fills an `Access` from a kubeconfig.
+    """Import and return the library's coroutine function that fills an `Access` from a kubeconfig.
 
-    It returns a loader that can do so again. The import takes a while: call this in a thread.
+    That function returns a loader, which can fill an `Access` again. The import takes a while: call
+    this in a thread.
     """
     # The library logs the output of credential plugins, which contains tokens. Its exceptions
     # suffice.

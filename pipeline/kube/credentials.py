@@ -19,7 +19,7 @@ from pipeline.kube.kubeconfig_errors import describe_error, program
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PLUGIN_SECONDS = 30.0
 _KILL_TIMEOUT: Final = 2.0
-"""Seconds in which the kernel ends a process; one that waits for a disk takes longer."""
+"""Seconds in which the kernel kills a process. A process that waits for a disk takes longer."""
 
 _NONE = "no credentials in this kubeconfig"
 
@@ -29,15 +29,15 @@ class Access:
     """Address and credentials of a server. The library's reader of kubeconfigs sets attributes.
 
     Attributes:
-        host: the server's address.
-        api_key: the token as `BearerToken`, with the authentication scheme.
-        ssl_ca_cert: file of certificate authorities; None for those of the system.
-        cert_file: file of the client certificate.
-        key_file: file of its key.
+        host: URL of the server.
+        api_key: the entry `BearerToken` is the authentication scheme and the token.
+        ssl_ca_cert: path of the certificates of authorities; None for those of the system.
+        cert_file: path of the client certificate.
+        key_file: path of the key of the client certificate.
         verify_ssl: whether the server's certificate is verified.
-        tls_server_name: the name in the server's certificate; None for that in the address.
-        proxy: URL of a proxy; None for that of the environment.
-        connection: equal for two objects if the connections of one can be used for the other.
+        tls_server_name: the name in the server's certificate; None for the name in `host`.
+        proxy: URL of a proxy; None for the proxy of the environment variables.
+        connection: equal for two objects if both can use the same connections.
     """
 
     host: str = ""
@@ -52,19 +52,19 @@ class Access:
 
     @property
     def authorization(self) -> str:
-        """Value of the header; empty if a client certificate identifies podgpu."""
+        """Value of the header `Authorization`; empty if a client certificate identifies podgpu."""
         # A token file often ends with a newline, which a header must not contain.
         return str(self.api_key.get("BearerToken", "")).strip()
 
     @property
     def server(self) -> str:
-        """The server's address for people, without user, password and query."""
+        """The server's address for messages, without user, password and query."""
         scheme, slashes, rest = str(self.host).rpartition("://")
         place, slash, path = rest.partition("/")
         return scheme + slashes + place.rpartition("@")[2] + slash + path.partition("?")[0]
 
     def note_files(self) -> None:
-        """Note the state of the certificates, which are loaded once for each pool of connections.
+        """Set `connection` from the attributes and from the state of the certificate files.
 
         Raises:
             OSError: one of the files is not accessible.
@@ -85,8 +85,8 @@ class ServiceAccount:
     """Credentials of the pod in which podgpu runs.
 
     Attributes:
-        folder: where the kubelet puts token and certificate; it replaces the token every hour.
-        environ: has the server's address, which the kubelet sets.
+        folder: folder of the token and the certificate. The kubelet replaces the token every hour.
+        environ: environment variables, with the server's address, which the kubelet sets.
         alternative: how to set other credentials, for messages.
     """
 
@@ -103,7 +103,7 @@ class ServiceAccount:
         """Read address, token and certificate. Blocks: call it in a thread.
 
         Raises:
-            TransientError: they are missing or cannot be read.
+            TransientError: one of them is missing or cannot be read.
         """
         try:
             host = self.environ["KUBERNETES_SERVICE_HOST"]
@@ -132,14 +132,14 @@ class ServiceAccount:
 class PluginLoop(asyncio.SelectorEventLoop):
     """An event loop that can kill all processes started in it, with their child processes.
 
-    It runs each process in its own session and without standard input, so it cannot prompt.
+    Each process runs in its own session and without standard input, so that it cannot prompt.
 
     Args:
         allowed: whether processes may be started at all.
 
     Attributes:
         commands: the programs that were started, in order.
-        refused: the programs that were not allowed, in order.
+        refused: the programs that were not started because that is not allowed, in order.
     """
 
     def __init__(self, *, allowed: bool) -> None:
@@ -169,7 +169,7 @@ class PluginLoop(asyncio.SelectorEventLoop):
         return transport, protocol
 
     async def kill(self) -> None:
-        """Kill all started processes that still run, and wait for their end.
+        """Kill all processes that still run, and wait up to two seconds for their end.
 
         A child process that started its own session is not killed.
         """
@@ -201,18 +201,21 @@ class KubeconfigFile:
 
     @property
     def place(self) -> str:
-        """The file."""
+        """Path of the kubeconfig, from which the credentials come."""
         return str(self._path)
 
     def load(self, *, reload: bool) -> Access:
         """Read the file and the files that it names; run a plugin again when its token expires.
 
+        Blocks: call it in a thread.
+
         Args:
-            reload: the server rejected the previous credentials; discard all cached ones.
+            reload: whether the server rejected the previous credentials; then cached credentials
+                are discarded.
 
         Raises:
             TransientError: there are no credentials.
-            CodeRefusedError: they come from a credential plugin, which may not run.
+            CodeRefusedError: the credentials come from a credential plugin, which may not run.
         """
         # Kept for the next time only if everything succeeds.
         loader, self._loader = self._loader, None
@@ -236,17 +239,17 @@ class KubeconfigFile:
         return access
 
     def _problem(self, text: str) -> TransientError:
-        """Return an error. Raise it without its cause: the library's text may contain secrets."""
+        """Return an error. Raise it `from None`: the library's text may contain secrets."""
         return TransientError(f"{self._path}: {text}")
 
     def _checked_stamp(self) -> tuple[int, int, int]:
-        """Return the state of the file. If it were a pipe, opening it would wait for a writer."""
+        """Return the state of the file. Refuse a pipe: opening it would wait for a writer."""
         if not stat.S_ISREG(self._path.stat().st_mode):
             raise self._problem("is not a regular file; give the path of one")
         return _stamp(self._path)
 
     async def _fill(self, access: Access, loader: Any, loop: PluginLoop) -> Any:
-        """Read the credentials with a loader, if there is one; return the loader."""
+        """Fill `access` with a loader, or with a new one if there is none; return the loader."""
         limit = asyncio.timeout(_PLUGIN_SECONDS)
         try:
             async with limit:

@@ -1,4 +1,4 @@
-"""Read JSON of any shape: a value that is missing or has another type is read as empty."""
+"""Reads JSON of any shape: a value that is missing or has another type is read as empty."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,12 +7,12 @@ import orjson
 
 
 def as_dict(value: object) -> dict[str, Any]:
-    """Return an object; an empty one if the value is not an object."""
+    """Return a JSON object; an empty one if the value is not an object."""
     return value if isinstance(value, dict) else {}
 
 
 def as_dicts(value: object) -> list[dict[str, Any]]:
-    """Return the objects in a list; an empty list if the value is not a list."""
+    """Return the JSON objects in a list; an empty list if the value is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -27,13 +27,13 @@ def as_int(value: object) -> int | None:
 
 
 def controller_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the reference to the object that created an object; an empty one if there is none."""
+    """Return the owner reference of an object's controller; empty if there is no controller."""
     owners = as_dicts(metadata.get("ownerReferences"))
     return next((each for each in owners if each.get("controller") is True), {})
 
 
 def parsed_object(text: bytes | str) -> dict[str, Any]:
-    """Return the object of a JSON text; an empty one if it is not JSON, or not an object."""
+    """Return the object in a JSON text; an empty one if the text is not a JSON object."""
     try:
         return as_dict(orjson.loads(text))
     except orjson.JSONDecodeError:

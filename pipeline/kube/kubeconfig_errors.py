@@ -1,4 +1,4 @@
-"""Describe the problem of an unusable kubeconfig, without repeating its content.
+"""Describes the problem of an unusable kubeconfig, without repeating its content.
 
 The library repeats what it cannot read in its error texts: an entry with its password, a key in
 place of a file name, the output of a credential plugin. This module recognises the texts and
@@ -15,7 +15,7 @@ from typing import Final
 from pipeline.base.safe_text import line
 
 _MAX_NAME: Final = 100
-"""Maximum number of characters of a name; a certificate or key in its place is longer."""
+"""Maximum length of a name in a message; a certificate or a key in its place is longer."""
 
 _NOT_REPEATED: Final = (
     "; its output may contain secrets and is not shown: run it by hand where podgpu runs"
@@ -49,17 +49,17 @@ _ABSENT: Final = "File does not exists: "
 
 
 def program(command: str) -> str:
-    """Return a plugin's name for messages, up to the first space: the rest may be a secret."""
+    """Return a plugin's name for messages, up to the first space. The rest may be a secret."""
     name, space, _ = command.strip().partition(" ")
     return line(name, _MAX_NAME) + (" ..." if space else "")
 
 
 def describe_error(error: Exception, path: Path, commands: Sequence[str] = ()) -> str:
-    """Return the problem and its fix.
+    """Return the problem of a kubeconfig and its fix, as text for users.
 
     Args:
         error: the library's error.
-        path: the kubeconfig.
+        path: path of the kubeconfig.
         commands: the credential plugins that were started, in order.
     """
     plugin = f"the credential plugin {program(commands[-1])} " if commands else ""

@@ -31,25 +31,26 @@ _SERVER_STATUSES = {
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 }
-"""Statuses that do not mean that our version is invalid: the watch is retried from it."""
+"""Statuses that do not mean that `version` is invalid. After them the watch is retried from it."""
 
 _MAX_UNEXPECTED = 5
-"""After so many failed watches in a row with another error, the collection is read again."""
+"""Number of watches that fail in a row with another status, after which the collection is read
+again."""
 
 _PAGE_SIZE = 500
 
 
 @dataclass(slots=True)
 class ListWatchState:
-    """State of a reflector.
+    """What a reflector knows about its copy and its server.
 
     Attributes:
         version: newest resource version that was received; opaque; empty at the start.
-        complete: the copy is complete as of `version`, so a watch can continue from there.
-        stream_supported: the server may support the stream; after a refusal it is not requested
-            again.
-        any_version: the server does not have our version: request the newest state, which the
-            server reads from its database.
+        complete: whether the copy is complete as of `version`, so that a watch can continue there.
+        stream_supported: whether the server may support the stream. After a refusal, the stream is
+            not requested again.
+        any_version: whether the server does not have `version`. Then the newest state is requested,
+            which the server reads from its database.
     """
 
     version: str = ""
@@ -67,7 +68,7 @@ class ListWatchState:
         """Return the query parameters of the next request.
 
         Args:
-            seconds: for which the server keeps a stream open.
+            seconds: time after which the server ends a stream or a watch.
         """
         # 0 allows any state in the server's cache. A later version excludes older states.
         version = {} if self.any_version else {"resourceVersion": self.version or "0"}
@@ -81,21 +82,21 @@ class ListWatchState:
         return watch | whole | version
 
     def note_version(self, version: str) -> None:
-        """Note the resource version of an event of a watch."""
+        """Record the resource version of a received event."""
         if version:
             self.version = version
         self._unexpected = 0
 
     def completed(self, version: str) -> None:
-        """Note that the copy is complete as of this version."""
+        """Record that the copy is complete as of this resource version."""
         self.note_version(version)
         self.complete, self.any_version = True, False
 
     def failed(self, error: ApiError) -> bool:
-        """Note a failed request, and choose another request if a retry cannot succeed.
+        """Record a failed request. If a retry cannot succeed, choose another kind of request.
 
         Returns:
-            Whether the next request may be made immediately; else only after a delay.
+            Whether the next request may be sent immediately. Otherwise the caller waits first.
         """
         expired = _expired(error)
         if self.complete:
@@ -116,7 +117,7 @@ class ListWatchState:
 
 
 def _expired(error: ApiError) -> bool:
-    """Whether the server no longer has the changes since our version, or never had the version."""
+    """Return whether the server no longer has the changes since `version`, or never had it."""
     return (
         error.status == HTTPStatus.GONE
         or error.reason in {"Expired", "Gone"}

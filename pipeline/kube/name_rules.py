@@ -17,7 +17,7 @@ def is_subdomain(text: str) -> bool:
 
 
 def is_pod(namespace: str, name: str) -> bool:
-    """Return whether a namespace and a name are those of a pod, and so safe in a URL path."""
+    """Return whether both are valid names of a pod and its namespace, and so safe in a URL path."""
     label = len(namespace) <= 63 and "." not in namespace
     return label and is_subdomain(namespace) and is_subdomain(name)
 
@@ -25,8 +25,8 @@ def is_pod(namespace: str, name: str) -> bool:
 def key_problem(key: str) -> str:
     """Return the problem of an annotation key and its fix; empty if the key is valid.
 
-    A key is a qualified name: a name of up to 63 characters, and optionally a DNS subdomain and a
-    slash before it. The API server compares the subdomain in lower case.
+    A valid key has a name of up to 63 characters, and optionally a DNS subdomain and a slash before
+    it. The API server compares the subdomain in lower case.
     """
     prefix, slash, name = key.rpartition("/")
     if slash and not is_subdomain(prefix.lower()):

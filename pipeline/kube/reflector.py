@@ -21,14 +21,15 @@ T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 _SILENCE_TIMEOUT: Final = 75.0
-"""Seconds. A server that sends bookmarks sends one every minute."""
+"""Seconds without data after which a watch fails. A server that sends bookmarks sends one each
+minute."""
 
 _HEALTHY: Final = 60.0
 """Seconds after which a watch counts as successful. It is less than `_SILENCE_TIMEOUT`: otherwise a
 quiet node behind a server without bookmarks would count as failing."""
 
 _MIN_WATCH: Final = 1.0
-"""Seconds. If watches end sooner, podgpu waits before the next one, to spare the server."""
+"""Seconds. If a watch ends sooner, podgpu waits before the next one, to spare the server."""
 
 _INITIAL_TIMEOUT: Final = 15.0
 """Seconds in which a stream must deliver the collection. A server that does not support such
@@ -38,14 +39,14 @@ _MAX_PAGES: Final = 1000
 _END_ANNOTATION: Final = "k8s.io/initial-events-end"
 
 MapObject = Callable[[Mapping[str, Any]], T | None]
-"""Returns the needed parts of a decoded object; None to ignore it. Must accept any JSON object."""
+"""Returns what is kept of a decoded object; None to ignore it. It must accept any JSON object."""
 
 
 class Handler(Protocol[T_contra]):
-    """Receives the changes of a collection. While a method runs, nothing further is read."""
+    """Receives the changes of a collection. The reflector reads no further event during a call."""
 
     async def replaced(self, objects: Sequence[T_contra]) -> None:
-        """Receive the whole collection: objects that are not in it do not exist any more."""
+        """Receive the whole collection. Objects that are not in it no longer exist."""
         ...
 
     async def upserted(self, obj: T_contra) -> None:
@@ -57,11 +58,15 @@ class Handler(Protocol[T_contra]):
         ...
 
     async def confirmed(self) -> None:
-        """Note that the server responded: there are no other changes until now."""
+        """Note that the server responded, and that there are no further changes until now."""
         ...
 
     async def watch_failed(self, error: ApiError) -> None:
-        """Note that the collection cannot be watched; called after each failed attempt."""
+        """Note that the collection cannot be listed or watched.
+
+        Called after each failed attempt, except after the first failure of a running watch and
+        after an expired version: the next attempt then usually succeeds.
+        """
         ...
 
 
@@ -73,8 +78,8 @@ class _ListMetadata(msgspec.Struct):
 class _List(msgspec.Struct):
     """A list whose objects are not parsed yet.
 
-    To parse all at the same time needs many times its size, and what is kept of the objects would
-    keep most of that memory in use.
+    Parsing all objects at the same time needs many times the size of the list, and the parts that
+    are kept of the objects would keep most of that memory in use.
     """
 
     metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
@@ -90,8 +95,8 @@ class Reflector(Generic[T]):
         query: query parameters that select objects.
         map_object: returns what is kept of an object.
         handler: receives the changes.
-        clock: for delays.
-        rng: for the jitter of delays and the length of watches.
+        clock: clock for delays.
+        rng: random numbers for the jitter of delays and for the length of watches.
     """
 
     def __init__(
@@ -118,7 +123,7 @@ class Reflector(Generic[T]):
         self._failures = 0
 
     async def run(self) -> NoReturn:
-        """Follow the collection without end. An exception of the handler ends it."""
+        """Follow the collection without end. Only an exception of the handler ends it."""
         while True:
             self._stream_opened_ns = None
             try:
@@ -178,7 +183,7 @@ class Reflector(Generic[T]):
         raise ApiError(message, reason="endless list")
 
     async def _watch(self) -> None:
-        """Read a stream until it ends; raise an error if it ends too soon."""
+        """Read a watch or a stream until it ends. Raise an error if it ends within a second."""
         # A random length of each watch spreads the load of a cluster's nodes.
         query = self._query | self._list_watch.parameters(self._rng.randint(300, 600))
         async with self._api.watch(self._path, query, silence=_SILENCE_TIMEOUT) as lines:
@@ -195,7 +200,7 @@ class Reflector(Generic[T]):
             raise ApiError(message, reason="short watches")
 
     async def _first_event(self, lines: AsyncIterator[bytes]) -> None:
-        """Process the first event. Until it comes, an open stream confirms the copy."""
+        """Process the first event. If none comes within a second, confirm the copy meanwhile."""
         reading = asyncio.ensure_future(anext(lines, None))
         try:
             # If the server rejects our version, it does so immediately.
@@ -209,10 +214,10 @@ class Reflector(Generic[T]):
             await asyncio.wait({reading})
 
     async def _initial_events(self, lines: AsyncIterator[bytes]) -> bool:
-        """Receive the collection; return whether it is complete.
+        """Receive the collection; return False if the server does not support the stream.
 
-        The handler gets it as a whole at the end. So a stream that breaks, or an object that was
-        deleted in the meantime, leaves no gap.
+        The handler gets the collection as a whole at the end. So a stream that breaks, or an object
+        that was deleted in the meantime, leaves no gap.
         """
         objects: dict[tuple[str, str], T] = {}
         try:
@@ -262,7 +267,7 @@ class Reflector(Generic[T]):
         """Return type and object of an event.
 
         Raises:
-            ApiError: it is an error, or not an event.
+            ApiError: the line is not an event, or is an event of type `ERROR`.
         """
         event = parsed_object(sent)
         kind, found = as_text(event.get("type")), event.get("object")

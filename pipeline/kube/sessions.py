@@ -1,4 +1,4 @@
-"""Sessions with API servers, one for each set of credentials."""
+"""Sessions with API servers, one session for each set of credentials."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ class Sessions:
     """Shares one session per set of credentials, and closes it after its last user.
 
     Args:
-        account: folder of the service account.
+        account: folder of the service account's credentials.
         alternative: how to set a kubeconfig, for messages about missing credentials.
         plugins: whether credential plugins of a kubeconfig may run.
         request_timeout: seconds for one request; a stream is not limited.
@@ -40,12 +40,12 @@ class Sessions:
 
     @asynccontextmanager
     async def session(self, kubeconfig: Path | None) -> AsyncIterator[KubeApi]:
-        """Return the session for a kubeconfig, or for the pod's service account.
+        """Provide the session for a kubeconfig; for None, of the pod's service account.
 
-        The session starts with its first user.
+        The session starts with its first user, and ends with its last.
 
         Raises:
-            TransientError: there are no credentials.
+            TransientError: there are no usable credentials.
         """
         shared = self._shared.setdefault(kubeconfig, _Shared())
         shared.users += 1
@@ -83,7 +83,7 @@ class Sessions:
 
 
 class _Shared:
-    """A session, if it has started, and the number of its users, waiting ones included."""
+    """A session, once it has started, and the number of its users, including waiting ones."""
 
     def __init__(self) -> None:
         self.client: Client | None = None

@@ -1,4 +1,4 @@
-"""The access rules in force. Their files are checked at most once a second, on requests."""
+"""The access rules in force. Requests and connections check their files, at most once a second."""
 
 import asyncio
 import base64
@@ -22,13 +22,13 @@ _UNAUTHORIZED: Final = {"WWW-Authenticate": 'Basic realm="podgpu", charset="UTF-
 
 
 class AccessChecker:
-    """Checks clients against a web configuration; made by `open_access`.
+    """Checks clients against a web configuration. `open_access` creates it.
 
     A change of the file, or of a file that it names, applies from the next connection or request
     on. If the new configuration is invalid, the previous one stays in force.
 
     Attributes:
-        rules: the rules in force, as of the last check of the files.
+        rules: the rules in force since the last check of the files.
     """
 
     def __init__(self, reader: WebConfigReader, rules: Rules, log: logging.Logger) -> None:
@@ -43,9 +43,9 @@ class AccessChecker:
         self._warn()
 
     async def current(self) -> Rules:
-        """Return the rules; check the files first if the last check was a second ago or more.
+        """Return the rules. Check the files first, if the last check was a second ago or more.
 
-        If the disk hangs, all callers together wait a second, not each of them.
+        If a check hangs, its callers together wait for at most a second, not each of them.
         """
         now = asyncio.get_running_loop().time()
         if self._reload_task is None and now >= self._next_reload:
@@ -78,7 +78,7 @@ class AccessChecker:
             if rules.warnings != warned:
                 self._warn()
         elif self._logged:
-            self._log.info("%s: is valid again", self._reader.path)
+            self._log.info("%s is valid again", self._reader.path)
         self._last_error = self._logged = ""
 
     def _on_failure(self, message: str) -> None:
@@ -115,12 +115,12 @@ class AccessChecker:
         return None if is_right else plain(401, "wrong user name or password", _UNAUTHORIZED)
 
     def allows_certificate(self, certificate: Mapping[str, Any] | None) -> bool:
-        """Return whether a client's certificate has one of the required names."""
+        """Return whether a client's certificate has an allowed name, or names are not limited."""
         sans = self.rules.sans
         return sans is None or not sans.isdisjoint(alternative_names(certificate or {}))
 
     def close(self) -> None:
-        """Cancel running checks."""
+        """Cancel the checks of the files and of passwords."""
         if self._reload_task is not None:
             self._reload_task.cancel()
         self._passwords.close()
@@ -129,12 +129,12 @@ class AccessChecker:
 async def open_access(
     path: Path, log: logging.Logger, setting: str = "http.web_config"
 ) -> AccessChecker:
-    """Read a web configuration.
+    """Read a web configuration, and return the checker for it.
 
     Args:
-        path: the file.
+        path: the web configuration file.
         log: logger for later changes of the file.
-        setting: the option that names the file, for messages.
+        setting: name of the option that names the file, for messages.
 
     Raises:
         PermanentError: the configuration is invalid.
@@ -148,7 +148,7 @@ async def open_access(
 
 
 def credentials(header: str) -> tuple[bytes, bytes] | None:
-    """Return user and password of an `Authorization` header; None if it has none."""
+    """Return user and password of a basic `Authorization` header; None if it has none."""
     scheme, _, text = header.partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -160,7 +160,7 @@ def credentials(header: str) -> tuple[bytes, bytes] | None:
 
 
 class _TokenBucket:
-    """A token bucket of requests: up to `burst`, and one more each interval."""
+    """A token bucket for requests: it holds up to `burst` tokens, and gets one per interval."""
 
     def __init__(self, rules: Rules) -> None:
         self._interval = rules.limit.seconds

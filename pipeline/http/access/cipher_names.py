@@ -1,4 +1,4 @@
-"""Cipher suites and curves: Go's names and OpenSSL's names."""
+"""Names of cipher suites and curves in Go, and their names in OpenSSL."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ SUITES: Final = {
     "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
 }
-"""Cipher suites of TLS 1.2, by Go's name."""
+"""OpenSSL's names of the cipher suites of TLS 1.2, by Go's name."""
 
 ALWAYS: Final = (
     "TLS_AES_128_GCM_SHA256",

@@ -1,8 +1,8 @@
 """Checks passwords against bcrypt hashes, one at a time and outside of the event loop.
 
 A bcrypt check takes 0.05 s of a core or more, which makes guessing slow. Correct passwords are
-remembered, so that a scrape costs nothing. Clients that guess wait in a short queue, with pauses,
-and behind clients that never sent a wrong password. The only module that imports bcrypt.
+remembered, so that a scrape needs no check. Clients that guess wait in a short queue, with pauses,
+behind clients that sent no wrong password. Only this module imports bcrypt.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ _BASE64_LETTERS: Final = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 
 
 class _CheckQueue(FairQueue):
-    """One check at a time; sources that sent no wrong password go first, alternating by site.
+    """One check at a time. Sources without a wrong password go first, and take turns by site.
 
-    A source loses this priority with its first wrong password.
+    A source loses this priority with a wrong password, until it sends a correct one.
 
     Args:
-        failed: sources that sent a wrong password.
+        failed: sources whose last checked password was wrong.
     """
 
     def __init__(self, failed: Container[str]) -> None:
@@ -77,9 +77,9 @@ class _CheckQueue(FairQueue):
 class Passwords:
     """Checks passwords. It remembers keyed digests of checked passwords, never a password.
 
-    At most `_MAX_QUEUED` checks wait, in the order of `_CheckQueue`. After a wrong password follows
-    a pause of three times the duration of its check, so that guessing uses at most a quarter of a
-    core.
+    At most `_MAX_QUEUED` checks wait, in the order of `_CheckQueue`. After a wrong password, the
+    next check starts after a pause of three times the duration of the check, at most 0.5 s. So
+    guessing uses about a quarter of a core.
     """
 
     def __init__(self) -> None:
@@ -94,11 +94,13 @@ class Passwords:
     async def check(
         self, users: Mapping[bytes, bytes], user: bytes, password: bytes, client: str
     ) -> bool | None:
-        """Return whether a password is right; None if too many checks wait, so it was not checked.
+        """Return whether a password is right; None if it is not known within five seconds.
+
+        If too many checks wait, the password is not checked, and the result is None immediately.
 
         Args:
-            users: names and hashes; at least one.
-            user: the name. The check of an unknown name takes the same time as that of a known one.
+            users: bcrypt hashes by user name; at least one.
+            user: the user name. The check of an unknown name takes the same time as of a known one.
             password: the password.
             client: address of the client; see `source_of`.
         """
@@ -122,7 +124,7 @@ class Passwords:
         return job.result() if done else None
 
     def close(self) -> None:
-        """Cancel waiting checks."""
+        """Cancel the checks, running ones included."""
         for job in self._jobs.values():
             job.cancel()
         self._thread.shutdown()
@@ -156,7 +158,7 @@ class Passwords:
         return digest.digest()
 
     def _decoy(self, users: Mapping[bytes, bytes], user: bytes) -> bytes:
-        """Return a made-up hash, always the same for a name, with a cost that other hashes have."""
+        """Return an invented hash, always the same for a name, with the cost of a real one."""
         known = [hashed[4:6] for hashed in users.values()]
         chosen = self._digest(user, b"", b"")[0] % len(known)
         return b"$2b$%s$%s" % (known[chosen], _DECOY)

@@ -1,4 +1,4 @@
-"""Makes the TLS context from a web configuration. It blocks: call it in a thread."""
+"""Creates the TLS context from a web configuration. It blocks: call it in a thread."""
 
 import ipaddress
 import ssl
@@ -13,14 +13,14 @@ _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
 
 def make_context(options: TlsServer, texts: Mapping[str, bytes]) -> ssl.SSLContext:
-    """Make the TLS context of a server.
+    """Create the TLS context of the HTTP server.
 
     Args:
-        options: the checked options.
-        texts: contents of `cert`, `key` and `client_ca` in PEM, inline or from files.
+        options: the section `tls_server_config`, already checked.
+        texts: content of `cert`, `key` and `client_ca` in PEM format, inline or from files.
 
     Raises:
-        PemError: the TLS library refuses a part of it: a text, or the cipher suites.
+        PemError: the TLS library does not accept one of the texts, or the cipher suites.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS.get(options.min_version or "", ssl.TLSVersion.TLSv1_2)

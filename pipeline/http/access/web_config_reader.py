@@ -26,11 +26,11 @@ class Rules:
     Attributes:
         context: TLS context of new connections; None for plain HTTP. It is the same object as long
             as nothing about TLS changes.
-        sans: a client's certificate must have one of these names; None if any name is allowed.
-        headers: headers of every response.
-        users: user names and bcrypt hashes; empty if no password is needed.
-        limit: limit of requests.
-        warnings: settings that are accepted but behave differently.
+        sans: names of which a client's certificate must have one; None if names are not limited.
+        headers: additional headers of every response.
+        users: bcrypt hashes by user name; empty if no password is needed.
+        limit: limit for the rate of requests.
+        warnings: warnings about settings that behave differently from Prometheus exporters.
     """
 
     context: ssl.SSLContext | None = None
@@ -49,7 +49,7 @@ class Rules:
 
 
 class WebConfigReader:
-    """Reads a web configuration repeatedly.
+    """Reads a web configuration, and reads it again when `reload` is called.
 
     Attributes:
         path: the file.
@@ -63,7 +63,7 @@ class WebConfigReader:
         self._context: ssl.SSLContext | None = None
 
     def reload(self) -> Rules | None:
-        """Return the rules; None if nothing changed since the last call.
+        """Read the files; return the rules, or None if nothing has changed since the last call.
 
         Raises:
             ConfigError: the configuration is invalid.
@@ -83,10 +83,7 @@ class WebConfigReader:
         return _rules(options, self._context)
 
     def _texts(self, tls: TlsServer) -> dict[str, bytes]:
-        """Return the PEM texts, inline or from files.
-
-        Relative paths begin at the folder of the web configuration.
-        """
+        """Return the PEM texts, inline or from files. Paths are relative to the configuration."""
         texts: dict[str, bytes] = {}
         problems: list[Problem] = []
         for name in ("cert", "key", "client_ca"):
@@ -128,7 +125,7 @@ def _rules(options: WebOptions, context: ssl.SSLContext | None) -> Rules:
 
 
 def check(path: Path) -> None:
-    """Check a web configuration and the files that it names.
+    """Check a web configuration and the certificates that it names. It blocks.
 
     Raises:
         ConfigError: the configuration is invalid.

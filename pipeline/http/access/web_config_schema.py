@@ -13,10 +13,11 @@ from pipeline.http.access.cipher_names import ALWAYS, SUITES
 Problems = Iterator[tuple[str | tuple[str, ...], str]]
 
 CLIENT_AUTH: Final = "RequireAndVerifyClientCert", "VerifyClientCertIfGiven"
-"""Values of `client_auth_type` with which a client's certificate is verified."""
+"""Values of `client_auth_type` with which podgpu verifies a client's certificate."""
 
 MOST_COST: Final = 16
-"""Highest allowed cost of a password hash: about five seconds of a core. Each step doubles it."""
+"""Maximum cost of a password hash; a check then takes about five seconds of a core. Each step of 1
+doubles the time."""
 
 _BCRYPT_HASH: Final = re.compile(r"\$2[abxy]\$([0-9]{2})\$[./A-Za-z0-9]{53}")
 _OLD_VERSIONS: Final = "TLS10", "TLS11"
@@ -60,7 +61,7 @@ class TlsServer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verifies(self) -> bool:
-        """Whether the certificate of a client is verified."""
+        """Whether podgpu verifies certificates of clients."""
         return self.client_auth_type in CLIENT_AUTH
 
     def problems(self) -> Problems:
@@ -121,7 +122,7 @@ class TlsServer(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.cipher_suites) and SUITES.keys().isdisjoint(self.cipher_suites or ())
 
     def warnings(self) -> Iterator[str]:
-        """Yield warnings about settings that are accepted but behave differently."""
+        """Yield warnings about settings that behave differently from Prometheus exporters."""
         if self.min_version in _OLD_VERSIONS:
             yield f"min_version: {self.min_version} is not supported; the lowest version is TLS12"
         if self.client_auth_type == "RequestClientCert":
@@ -143,7 +144,7 @@ class HttpServer(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] | None = None
 
     def problems(self) -> Problems:
-        """Yield headers that Prometheus' exporters do not allow to set, and unknown values."""
+        """Yield problems of headers that may not be set, or not to this value."""
         for name, value in (self.headers or {}).items():
             if name not in _ALLOWED_HEADERS:
                 yield ("headers", name), f"can't be set; allowed are {', '.join(_ALLOWED_HEADERS)}"
@@ -161,7 +162,7 @@ class RateLimit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """The interval in seconds; 0 for no limit."""
+        """The interval in seconds; 0 if requests are not limited."""
         return 0.0 if self.interval in ("", "0") else float(Duration.parse(self.interval))
 
     def problems(self) -> Problems:
@@ -185,11 +186,11 @@ class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tls(self) -> TlsServer | None:
-        """The TLS section; None if it is missing or has default values only."""
+        """The section `tls_server_config`; None if it is missing or has only default values."""
         return None if self.tls_server_config in (None, TlsServer()) else self.tls_server_config
 
     def problems(self) -> Problems:
-        """Yield errors. No message contains a value: it may be a password that is not hashed."""
+        """Yield errors. No message contains a value, because it may be a password in plain text."""
         for user, hashed in (self.basic_auth_users or {}).items():
             where = ("basic_auth_users", user)
             if ":" in user:
@@ -203,7 +204,7 @@ class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
                 yield where, text
 
     def warnings(self) -> Iterator[str]:
-        """Yield warnings about settings that are accepted but behave differently."""
+        """Yield warnings about settings that behave differently from Prometheus exporters."""
         if self.tls is not None:
             yield from self.tls.warnings()
         http = self.http_server_config

@@ -121,7 +121,7 @@ async def test_a_file_that_is_restored_is_reported_as_valid_again(
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2
     assert messages[0].startswith(f"{web.path}:1:1: expected a mapping")
-    assert messages[1] == f"{web.path}: is valid again"
+    assert messages[1] == f"{web.path} is valid again"
 
 
 @pytest.mark.slow
