@@ -73,12 +73,14 @@ soak: $(VENV)/.dev
 peers: $(VENV)/.dev
 	$(BIN)/python -m tests.e2e.peers
 
-# Two processes at a time: the tests of the cluster, and all others, whose output is shown at the end.
+# Two processes at a time: the tests of the cluster, and all others, whose output is shown when they
+# have ended. Then the tests that measure times, without others.
 E2E = $(BIN)/python -m pytest tests/e2e -v --durations=15 --override-ini=addopts= --import-mode=importlib -p no:cacheprovider
 e2e: peers
-	@$(E2E) -m "not cluster" > build/e2e/others.txt 2>&1 & others=$$!; \
-	$(E2E) -m cluster; cluster=$$?; \
-	wait $$others; others=$$?; cat build/e2e/others.txt; exit $$((cluster | others))
+	@$(E2E) -m "not cluster and not alone" > build/e2e/others.txt 2>&1 & others=$$!; \
+	$(E2E) -m "cluster and not alone"; cluster=$$?; \
+	wait $$others; others=$$?; cat build/e2e/others.txt; \
+	$(E2E) -m alone; exit $$(($$? | cluster | others))
 
 # constraints.txt pins the packages of developers and CI. requirements.txt and
 # image/build-requirements.txt pin those of the image, with hashes.

@@ -19,6 +19,8 @@ from tests.e2e.node import PODGPU
 from tests.e2e.processes import Process, free_ports, wait_until
 from tests.support.attackers import Times, resident, under_attack
 
+pytestmark = pytest.mark.alone
+
 CONNECTIONS = 1000
 SECONDS = 8.0
 MEMORY = 40_000_000

@@ -142,6 +142,7 @@ def figures(values: list[float]) -> str:
     return f"median {statistics.median(ordered):.1f}, p99 {p99:.1f}, max {ordered[-1]:.1f} ms"
 
 
+@pytest.mark.alone
 def test_two_hundred_containers_are_shown_within_the_latency_limits(
     cri: Cri, watch: Watch, given: Given
 ) -> None:
