@@ -64,7 +64,8 @@ class FileThread:
             idle.result()
         else:
             idle.cancel()
-            self._warn(f"gave up on {self._path}: the last file operation does not return")
+            text = "the last file operation has not returned; podgpu does not wait for it"
+            self._warn(f"{self._path}: {text}")
 
     async def call(self, function: Callable[[], T]) -> T:
         """Make a call in the thread, and return its result.

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Final
 
 _MAX_SOURCES: Final = 4096
-"""Number of sources that are remembered. The source whose last request is oldest is forgotten."""
+"""Number of sources that are remembered. That with the oldest last request is forgotten first."""
 
 
 _MAX_OUTDATED: Final = 64

@@ -35,7 +35,7 @@ _FULL = plain(503, "too many connections")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mount:
-    """A handler, and the path at which a component serves it."""
+    """What is served at one path: a handler and its settings; see `HttpMounts.mount`."""
 
     handler: HttpHandler
     title: str
@@ -146,7 +146,7 @@ class Listener:
         return registration
 
     def remove_ended(self) -> None:
-        """Stop to serve the paths of ended registrations."""
+        """Stop serving the paths of ended registrations."""
         self.mounts = {
             path: mount for path, mount in self.mounts.items() if not mount.registration.ended
         }

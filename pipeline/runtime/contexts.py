@@ -162,7 +162,9 @@ class Shared:
             return []
         _, late = await asyncio.wait(waiting, timeout=max(seconds, 0))
         for task in late:
-            self.log.warning("%s did not stop within %.1f s", task.get_name(), seconds)
+            self.log.warning(
+                "%s did not stop within %.1f s; podgpu continues", task.get_name(), seconds
+            )
         return list(late)
 
 

@@ -92,7 +92,7 @@ class HttpService:
         self._admit(self.listeners.access, self._http)
 
     async def leave(self) -> None:
-        """Stop to listen on `http.listen`, and release all resources, in bounded time."""
+        """Stop listening on `http.listen`, and release all resources, in bounded time."""
         await self._lease.aclose()
         access, self.listeners.access = self.listeners.access, None
         if access is not None:

@@ -79,7 +79,7 @@ class Passwords:
 
     At most `_MAX_QUEUED` checks wait, in the order of `_CheckQueue`. After a wrong password, the
     next check starts after a pause of three times the duration of the check, at most 0.5 s. So
-    guessing uses about a quarter of a core.
+    guessing uses about a quarter of a core, if the hashes have a usual cost.
     """
 
     def __init__(self) -> None:

@@ -87,7 +87,7 @@ FAULTS: dict[Callable[[Path], None], str] = {
     folder_is_a_file: "cannot write {path}: not a directory",
     folder: "{path}: is not a regular file",
     pipe: "{path}: is not a regular file",
-    symbolic_link: "{path}: is a symbolic link; give the path it leads to",
+    symbolic_link: "{path}: is a symbolic link; set path to the file that it points to",
     not_a_pod_list: "{path}: contains something other than a pod list; move it away, or set "
     "another path",
     too_large: "{path}: is larger than 10MiB, so it is not a pod list",
@@ -268,7 +268,7 @@ async def test_a_file_that_changes_all_the_time_is_not_written(
 
     monkeypatch.setattr(os, "fchmod", fchmod)
     message = await failure_message(Bench(path))
-    assert message == f"{path}: changes faster than it can be read and written"
+    assert message == f"{path}: others change it faster than podgpu can update it"
     assert names(path.parent) == [path.name]
 
 
@@ -331,7 +331,8 @@ async def test_a_stop_does_not_wait_for_a_file_system_that_does_not_respond(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert time.monotonic() - start < 1
-    assert caplog.messages == [f"gave up on {path}: the last file operation does not return"]
+    text = "the last file operation has not returned; podgpu does not wait for it"
+    assert caplog.messages == [f"{path}: {text}"]
 
 
 async def test_a_stop_waits_for_a_write_that_ends_soon(path: Path, stuck: threading.Event) -> None:
