@@ -16,7 +16,7 @@ InjectionMethod: TypeAlias = Literal["cdi", "mounts", "env", "nodes"]
 """How GPUs are named: by CDI names, paths of mounts, an environment variable, or device nodes."""
 
 ENV: Final = "NVIDIA_VISIBLE_DEVICES"
-"""The variable that names a container's GPUs."""
+"""The environment variable that names the GPUs of a container."""
 
 _MOUNTS = "/var/run/nvidia-container-devices/"
 _ANNOTATIONS = ("cdi.k8s.io/", "nvidia.cdi.k8s.io/")

@@ -184,7 +184,7 @@ class ListConfigMap:
             data = orjson.loads(body).get("data") or {}
             text = data.get(_KEY)
         except (orjson.JSONDecodeError, AttributeError):
-            raise ListUnavailableError(f"{self.place}: the response is no ConfigMap") from None
+            raise ListUnavailableError(f"{self.place}: the response is not a ConfigMap") from None
         if not isinstance(text, str):
             keys = ", ".join(data) or "none"
             raise ListUnavailableError(

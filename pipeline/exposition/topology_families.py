@@ -44,7 +44,7 @@ class TopologyFamilies:
         self._lines: dict[str, list[bytes]] = {}
 
     def body(self, form: Format, snapshot: Snapshot) -> bytes:
-        """Return the families; empty if no topology is known."""
+        """Return the lines of the families; empty if no topology is known."""
         topology, available = snapshot.topology, snapshot.availability
         if topology is not self._topology or available is not self._availability:
             self._topology, self._availability = topology, available

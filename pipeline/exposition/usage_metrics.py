@@ -155,7 +155,6 @@ def accounts(
 ) -> Iterator[tuple[Attribution, DeviceUsage, tuple[Quantity[DeviceUsage], ...]]]:
     """Yield the usage account of each known device, and the metrics to show for it.
 
-    A GPU with MIG instances is held through its instances, so its own held and free time have no
     A GPU with MIG instances is held through its instances, so held and free time of the GPU have no
     meaning. The metrics with `of_time` are left out for such a GPU.
 
@@ -176,7 +175,7 @@ def accounts(
 
 
 class UsageFamilies:
-    """Renders the usage families.
+    """Renders the families of usage metrics.
 
     Args:
         cache: the rendered labels of attributions.
@@ -196,7 +195,7 @@ class UsageFamilies:
         self._labels: dict[tuple[bytes, PartialRef], bytes] = {}  # those of the last usage
 
     def body(self, form: Format, snapshot: Snapshot) -> bytes:
-        """Return the families; empty if no source reports usage."""
+        """Return the lines of the families; empty if no source reports usage."""
         if snapshot.usage is not self._usage or snapshot.layout is not self._layout:
             self._usage, self._layout = snapshot.usage, snapshot.layout
             self._lines = tuple(self._render(snapshot))

@@ -9,7 +9,7 @@ NVLINKS: Final = 18
 
 
 _DCGM_RATE: Final = 1000 * 1024
-"""DCGM divides the difference of two readings in KiB, per second, by 1000."""
+"""Divisor from bytes per second to DCGM's unit, which is 1000 KiB per second."""
 
 
 def _bandwidth(

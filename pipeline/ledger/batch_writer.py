@@ -187,7 +187,7 @@ class BatchWriter:
 
 
 def _clamped(row: _Row) -> _Row:
-    """Return a row with all numbers within limits; a damaged recording can contain any number."""
+    """Return a row with all numbers within limits; a damaged recording has any numbers."""
     return tuple(
         [min(max(one, -_MAX_NUMBER), _MAX_NUMBER) if isinstance(one, int) else one for one in row]
     )

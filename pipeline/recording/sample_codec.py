@@ -28,7 +28,7 @@ TABLE_BYTES: Final = 4 << 20
 
 Offset: TypeAlias = tuple[int, int]
 """An instant relative to another one: the difference on the monotonic clock in nanoseconds, and the
-difference of the wall clock minus that (nearly always a small number)."""
+difference on the wall clock minus the first one, which is nearly always a small number."""
 
 _COMMON: Final = attrgetter("at", "device", "good_for_ns", "window_start")
 """The attributes that are equal for all readings of a group."""
@@ -72,7 +72,7 @@ class TableLine(msgspec.Struct, omit_defaults=True):
 
 
 class TableWriter:
-    """The tables of an encoder."""
+    """The tables of an encoder: the index of each entry."""
 
     def __init__(self) -> None:
         self.devices: dict[str, int] = {}
@@ -94,7 +94,7 @@ class TableWriter:
 
 
 class TableReader(Generic[T]):
-    """The tables of a decoder."""
+    """The tables of a decoder: lists of entries."""
 
     def __init__(self) -> None:
         self.devices: list[str] = []
@@ -132,7 +132,7 @@ class Group(msgspec.Struct, array_like=True):
 
 
 class ProcessListRecord(msgspec.Struct, array_like=True):
-    """A process list."""
+    """The processes on a device at one time."""
 
     device: _Ref
     at: Offset

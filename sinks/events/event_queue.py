@@ -10,7 +10,7 @@ from pipeline.model import NS, Instant
 from sinks.events.affected_pods import EventSubject, PodError
 
 MAX_ENTRIES: Final = 1024
-"""Maximum number of entries. An entry is a pod, a device and a code."""
+"""Maximum number of entries. An entry has the errors of one code on one device and pod."""
 
 REMEMBERED: Final = 3600.0
 """Seconds that an entry is kept after its last error, or after the end of its `repeat` interval if
@@ -61,7 +61,7 @@ class EventQueue:
     """Counts errors per pod, device and code until an Event may be written.
 
     Attributes:
-        done: serial of the last error that was queued; None before the first.
+        done: serial of the last error that was handled; None before the first.
     """
 
     def __init__(self) -> None:

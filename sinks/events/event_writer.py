@@ -18,7 +18,7 @@ from sinks.events.event_queue import PendingEvent, WrittenEvent
 REASON: Final = "GpuXidError"
 _COMPONENT: Final = "podgpu"
 _MAX_POD_NAME: Final = 230
-"""How much of a pod's name goes into the name of the Event, which has at most 253 characters."""
+"""Maximum number of characters of a pod's name in the Event's name, which has at most 253."""
 
 Reason = Literal["denied", "invalid", "namespace", "nameless", "missed", "crowded", "late"]
 
@@ -54,7 +54,7 @@ class Writer:
             self.count(reason, 0)
 
     def count(self, reason: Reason, errors: int) -> None:
-        """Count errors that get no Event."""
+        """Count errors that get no Event, by reason."""
         self._ctx.meter.add("podgpu_sink_errors_total", errors, operation="event", reason=reason)
 
     async def write(

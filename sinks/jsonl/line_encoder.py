@@ -63,7 +63,7 @@ class _DeviceReadings:
 
 
 class LineEncoder:
-    """Encodes snapshots.
+    """Encodes the readings of snapshots, and podgpu's own metrics.
 
     Args:
         node: the node's name.

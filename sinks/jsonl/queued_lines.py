@@ -42,7 +42,7 @@ class LinesPush(LineWriter):
         self._write: _Write | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the file, and repair its end if podgpu was killed during a write."""
+        """Open the target, and repair its end if podgpu was killed during a write."""
         self._write = None
         return await super().__aenter__()
 

@@ -44,7 +44,7 @@ class JsonLinesSink(LineWriter):
         self._dropped = 0
 
     async def __aenter__(self) -> Self:
-        """Open the file, and repair its end if podgpu was killed during a write."""
+        """Open the target, and repair its end if podgpu was killed during a write."""
         self._ctx.meter.add(_EMITTED, 0)
         return await super().__aenter__()
 

@@ -252,7 +252,7 @@ class LedgerFile:
                 store.connection.close()
 
     def _is_unchanged(self) -> bool:
-        """Whether the path and its log are still the files that are open.
+        """Whether the files at the path and at the path of its log are still the open files.
 
         Data in a log that no longer has a name is lost when podgpu is killed.
         """

@@ -293,7 +293,7 @@ class LedgerSink:
         written = asyncio.wrap_future(call)
         written.add_done_callback(lambda done: done.cancelled() or done.exception())
         if not await wait_first(self._ctx.clock, _COMMIT_WARNING_SECONDS, written):
-            text = "%s has not finished a commit for %g s; check its disk"
+            text = "a commit to %s has not finished for %g s; podgpu waits for it; check its disk"
             warn(self._ctx, text, self._options.path, _COMMIT_WARNING_SECONDS)
             await asyncio.wait({written})
         self._writing = None

@@ -1,4 +1,4 @@
-"""A lock file beside the ledger, which ensures that it has one writer. Functions block."""
+"""A lock file next to the ledger, which ensures that the ledger has only one writer."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from pipeline.ledger.file_open import LedgerError
 
 
 class Lock:
-    """The lock of a ledger's writer. The kernel releases it when the process ends.
+    """The lock of a ledger's writer. The kernel releases the lock when the process ends.
 
     It is a separate file, because the ledger may be renamed and replaced by a new one.
 
@@ -22,10 +22,10 @@ class Lock:
         self._descriptor = -1
 
     def take(self) -> None:
-        """Take the lock, unless it is held already. Tries for a tenth of a second.
+        """Take the lock, unless this object holds it already. Tries for a tenth of a second.
 
         Raises:
-            LedgerError: another process has it; the reason is `locked`.
+            LedgerError: another process holds the lock; the reason is `locked`.
             OSError: the lock file cannot be created or locked.
         """
         if self.held():
@@ -49,7 +49,7 @@ class Lock:
         lock_file.sign(self._descriptor)
 
     def held(self) -> bool:
-        """Whether the lock is held, and its file was not replaced."""
+        """Whether this object holds the lock, and the lock file was not replaced."""
         if self._descriptor < 0:
             return False
         try:

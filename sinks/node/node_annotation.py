@@ -37,7 +37,7 @@ class NodeAnnotation:
         return f"the annotation {self._key} of the Node {self._node}"
 
     async def read(self, api: KubeApi) -> str | None:
-        """Return the value; None if the annotation does not exist.
+        """Return the annotation's value; None if the annotation does not exist.
 
         Raises:
             ApiError: the server refused the request, or could not be reached.
@@ -53,13 +53,13 @@ class NodeAnnotation:
         if node.get("kind", "Node") != "Node" or "metadata" not in node:
             raise TransientError(
                 f"{self._path}: the response is not a Node; check that the address is that of an "
-                "API server and that no proxy answers in its place"
+                "API server and that no proxy responds in its place"
             )
         value = as_dict(as_dict(node["metadata"]).get("annotations")).get(self._key)
         return value if isinstance(value, str) else None
 
     async def write(self, api: KubeApi, value: str | None) -> None:
-        """Set the value, whatever it is now; None removes the annotation.
+        """Set the annotation's value, whatever the present value is; None removes the annotation.
 
         Raises:
             ApiError: the server refused the request, or could not be reached. Unless the status is

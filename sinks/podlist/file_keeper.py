@@ -59,7 +59,7 @@ class PodListFile:
         """Check whether the file can be updated, and remove temporary files of earlier processes.
 
         Raises:
-            TransientError: it cannot, as far as can be checked without writing.
+            TransientError: the file cannot be updated, as far as a check without a write shows.
         """
         with self._with_fix():
             content = self._read()
@@ -100,7 +100,7 @@ class PodListFile:
                         f"{len(document.other_entries)} entries of other writers"
                     )
                 return True
-        raise TransientError(f"{self._path}: changes faster than it can be read and written")
+        raise TransientError(f"{self._path}: others change it faster than podgpu can update it")
 
     def take_warnings(self) -> Iterator[str]:
         """Remove the collected warnings, and yield them. Thread-safe, and does not block."""
@@ -120,7 +120,7 @@ class PodListFile:
             if stat.S_ISLNK(found.st_mode):
                 # A rename would put a file in the link's place.
                 raise UnreadableError(
-                    f"{self._path}: is a symbolic link; give the path it leads to"
+                    f"{self._path}: is a symbolic link; set path to the file that it points to"
                 )
             if found.st_size > _MAX_SIZE:
                 raise UnreadableError(

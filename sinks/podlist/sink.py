@@ -30,7 +30,7 @@ class PodListSink:
 
     Args:
         options: options, see `docs/sinks/podlist.md`.
-        ctx: services of the runtime.
+        ctx: context of the sink, from the runtime.
     """
 
     def __init__(self, options: Options, ctx: SinkContext) -> None:

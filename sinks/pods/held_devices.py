@@ -1,4 +1,4 @@
-"""The devices that each pod of the node holds, by the join's attributions."""
+"""The devices that each pod of the node holds, according to the join's attributions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

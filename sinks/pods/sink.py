@@ -149,7 +149,7 @@ class PodsSink(ApiSink):
         if decision.reason == NO_IDENTITY:
             raise TransientError(
                 f"GET {place.path}: the response is not a Pod; check that the address is that of "
-                "an API server and that no proxy answers in its place"
+                "an API server and that no proxy responds in its place"
             )
         self._reporter.on_decision(place, what, decision)
         return decision

@@ -26,7 +26,7 @@ _FIXES: Final[dict[Refusal, str]] = {
     "denied": "allow podgpu's annotations in that webhook or policy",
     "invalid": "check the size of the pod's annotations, and the admission policies",
     "dropped": "the API server accepted the change, but its response does not contain it; check "
-    "which mutating webhook removes annotations, and that no proxy answers in place of the server",
+    "which mutating webhook removes annotations, and that no proxy responds in place of the server",
 }
 
 

@@ -61,7 +61,10 @@ def takes_gzip(accept_encoding: str | None) -> bool:
 
 
 def _specificity(form: Format, entry: _Entry) -> int:
-    """Return how exactly an entry names a format: 0 (not at all), 1 (`*/*`), up to 4."""
+    """Return how exactly an entry names a format.
+
+    0: not at all; 1: `*/*`; 2: `type/*`; 3: type and subtype; 4: also the version.
+    """
     kind, subtype, versions = _TYPES[form]
     if entry.name == f"{kind}/{subtype}":
         version = entry.params.get("version", "")

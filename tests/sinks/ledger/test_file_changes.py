@@ -39,7 +39,7 @@ async def test_a_log_that_another_program_removes_causes_no_loss(tmp_path: Path,
         harness.clock.seconds = 40
         await harness.until(lambda: harness.counted("emitted")[""] >= 2)
         if end == "-wal":
-            assert "or its log was removed" in harness.ctx.own.problems["sink", "usage"].text
+            assert "or its log: podgpu opens it" in harness.ctx.own.problems["sink", "usage"].text
         restarted = SinkHarness(await in_thread(copy_as_killed, harness.path))
         async with restarted.running():
             stored = await restarted.sink.stored_usage()
