@@ -137,7 +137,7 @@ def _at(node: Node | None, *steps: str) -> Node | None:
 
 
 def _called(nodes: Node | None, name: str) -> Node | None:
-    """Return the entry of a list that has this `name`."""
+    """Return the entry of a list whose key `name` has this value; None if there is none."""
     entries = nodes.items if isinstance(nodes, ListNode) else []
     return next((each for each in entries if _text(_at(each, "name")) == name), None)
 

@@ -264,7 +264,8 @@ class Sink(Protocol):
         """Acquire resources.
 
         Raises:
-            PermanentError: the configuration cannot work; when podgpu starts, it exits.
+            PermanentError: the configuration cannot work. podgpu does not start, or continues with
+                the previous configuration after a reload.
             TransientError: it does not work now; the runtime enters the sink again later.
         """
 

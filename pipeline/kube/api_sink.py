@@ -35,8 +35,8 @@ class ApiSink(ABC):
     """A sink that writes one object of the API server at a time.
 
     After a failure, the runtime enters the sink again. `__aenter__` then repeats the failed work
-    before the sink is up. If that fails too, it raises the text of the first failure, even if the
-    new one is about another object, so that the failure is logged once.
+    before the sink is up. If the work fails again for the same reason, the error has the text of
+    the first failure, even if the work is about another object. So the failure is logged once.
 
     Args:
         kubeconfig: file with address and credentials; None for the pod's service account.

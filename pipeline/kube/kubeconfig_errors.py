@@ -1,6 +1,6 @@
 """Describes the problem of an unusable kubeconfig, without repeating its content.
 
-The library repeats what it cannot read in its error texts: an entry with its password, a key in
+The error texts of the library repeat what it cannot read: an entry with its password, a key in
 place of a file name, the output of a credential plugin. This module recognises the texts and
 replaces them. For an unknown text, it reports only the type of the error.
 """

@@ -17,7 +17,7 @@ def is_subdomain(text: str) -> bool:
 
 
 def is_pod(namespace: str, name: str) -> bool:
-    """Return whether both are valid names of a pod and its namespace, and so safe in a URL path."""
+    """Return whether a namespace and a name are valid for a pod, and so safe in a URL path."""
     label = len(namespace) <= 63 and "." not in namespace
     return label and is_subdomain(namespace) and is_subdomain(name)
 

@@ -1,4 +1,4 @@
-"""The parts of the gRPC client library that podgpu uses. The only module that imports it.
+"""The parts of the gRPC client library that podgpu uses. Only this module imports it.
 
 The library takes 15 MB and 0.2 s to import: import this module only where it is needed.
 """

@@ -24,7 +24,10 @@ Changed: TypeAlias = Literal["configuration", "counters"]
 
 
 class ReloadAttempts:
-    """Counts reloads. Its metric shows whether the last reloads of both files succeeded."""
+    """Counts reloads of the configuration file and of the counters list.
+
+    A metric shows whether the last reloads of both succeeded.
+    """
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
@@ -47,7 +50,7 @@ class ReloadAttempts:
         self._telemetry.set("podgpu_config_reload_last_successful", value, ())
 
     def note_unchanged(self, what: Changed) -> None:
-        """Record that the file's content is in use, so that an earlier failed reload is over."""
+        """Record that the file's content is in use: an earlier failed reload no longer counts."""
         if what in self._succeeded:
             self.note(what, taken=True)
 
@@ -112,10 +115,10 @@ class FileWatch:
         self._watcher.wake()
 
     async def changed(self) -> AsyncIterator[bool]:
-        """Iterate without end; yield once per change, and once for a request by `ask`.
+        """Iterate without end over changes of the file and requests by `ask`.
 
-        The value is True for a request. The first value comes immediately if the file is readable,
-        because the file may have changed since it was read at start.
+        Yield True for a request, and False for a change. The first value comes immediately if the
+        file is readable, because the file may have changed since it was read at start.
         """
         with self._watcher as watcher:
             while True:

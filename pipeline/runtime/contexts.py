@@ -200,7 +200,7 @@ class RunningComponent:
         return self._shared.publisher.latest
 
     async def emit(self, event: Event) -> None:
-        """Send an event to the join under this source's name."""
+        """Send an event to the join under this source's name; wait while the inbox is full."""
         self.has_emitted = True
         await self._shared.inlet.put(self.name, self.kind, event)
 

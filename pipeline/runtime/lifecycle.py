@@ -25,7 +25,7 @@ class Lifecycle:
     async def change(self) -> AsyncIterator[None]:
         """Make a change in the body, after podgpu's start and after earlier changes.
 
-        The calling task is cancelled when podgpu stops, while it waits or is in the body.
+        If podgpu stops while the calling task waits or is in the body, the task is cancelled.
 
         Raises:
             CancelledError: podgpu stops.

@@ -223,8 +223,9 @@ class Runtime:
         """Apply a changed configuration. Components that have not changed keep running.
 
         Returns:
-            Whether the new configuration is in use. If a sink, a listener, the counters list or
-            code that it names prevents that, log the reason and keep the previous configuration.
+            Whether the new configuration is in use. If a sink, a listener or the counters list
+            cannot work with it, or it names code that is not allowed, podgpu logs the reason and
+            continues with the previous configuration.
 
         Raises:
             CancelledError: podgpu stops.
@@ -259,7 +260,7 @@ class Runtime:
         """Check that podgpu may run all code that the configuration names.
 
         Raises:
-            PermanentError: it names code that is not allowed.
+            PermanentError: the configuration names code that is not allowed.
         """
         found = libraries(config, self._allowed)
         if names_kubeconfig(config):
