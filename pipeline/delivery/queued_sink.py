@@ -128,7 +128,7 @@ class QueuedSink:
             self._reporter.count_lost(queue.unconfirmed_points)
             warn(
                 self._ctx,
-                "gave up closing the queue in %s: its disk does not respond",
+                "gave up closing the queue in %s: its disk does not respond; check the disk",
                 self._options.path,
             )
 

@@ -79,7 +79,8 @@ class CircuitBreaker:
         if self._refusal is None and left > 0:
             return replace(outcome, after=left) if after > left else outcome
         text = (
-            f"{outcome.message}; the receiver accepts metrics, so log records are dropped for now"
+            f"{outcome.message}; the receiver accepts metrics, so podgpu discards log records for "
+            "at least a minute"
         )
         reopen_after_ns = max(RETRY_PAUSE_NS, round(min(after, REOPEN_NS / NS) * NS))
         return self._open(Rejected(outcome.reason, text), now_ns + reopen_after_ns)

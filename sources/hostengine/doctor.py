@@ -32,8 +32,8 @@ async def _library(options: Options, ctx: DoctorContext) -> Finding:
         async with asyncio.timeout(2.5 * timeout_s):
             return await in_thread(partial(_load, options, check, place, timeout_s))
     except TimeoutError:
-        observed = f"reading it takes longer than {2.5 * timeout_s:g} s"
-        return check.failure(place, observed, "check the file system that it is on")
+        observed = f"reading the library takes longer than {2.5 * timeout_s:g} s"
+        return check.failure(place, observed, "check the file system of the library")
 
 
 def _load(options: Options, check: Check, place: str, timeout_s: float) -> Finding:

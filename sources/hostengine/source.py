@@ -124,7 +124,10 @@ class HostEngineSource:
         if engine.unwatched:
             reason = next(iter(engine.unwatched.values()))
             raise TransientError(f"{self._options.address}: cannot read any GPU: {reason}")
-        ctx.log.info("no fields to read from the host engine: NVML provides them")
+        ctx.log.info(
+            "no field is read from the host engine: no profiling field is requested, or NVML can "
+            "read the fields of all GPUs"
+        )
 
     def _log_dropped(self, ctx: SourceContext, result: Round) -> None:
         for reason, count in result.dropped.items():

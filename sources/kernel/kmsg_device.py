@@ -87,7 +87,8 @@ class Log:
                 )
             return data
         raise TransientError(
-            f"{self._path}: is overwritten faster than podgpu reads it; check what writes so much"
+            f"{self._path}: is overwritten faster than podgpu reads it; check which driver or "
+            "program writes so many messages"
         )
 
     def _failure(self, error: OSError) -> TransientError:

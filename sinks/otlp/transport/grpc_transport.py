@@ -59,7 +59,7 @@ _RETRY: Final = frozenset(
 _FIXES: Final = {
     "UNAUTHENTICATED": LOGIN,
     "PERMISSION_DENIED": LOGIN,
-    "UNIMPLEMENTED": "check that it accepts {name}; an HTTP receiver needs protocol: http/protobuf",
+    "UNIMPLEMENTED": "check that the receiver accepts {name}; for HTTP set protocol: http/protobuf",
     "UNKNOWN": "check that this is a gRPC receiver and not an HTTP receiver; see its log",
 }
 _TOO_LARGE: Final = re.compile(
@@ -235,7 +235,7 @@ def _connect_fix(details: str) -> str:
         return _NOT_GRPC
     fix = "check that the receiver runs and its address is right"
     if _CONNECTION_ENDED.search(details):
-        return f"{fix}; a receiver with TLS fails in this way: then use https"
+        return f"{fix}; if the receiver uses TLS, use https"
     return fix
 
 

@@ -44,10 +44,12 @@ _HTTP_FIXES: Final[dict[int, str]] = {
     HTTPStatus.BAD_REQUEST: "see the log of the receiver",
     HTTPStatus.UNAUTHORIZED: LOGIN,
     HTTPStatus.FORBIDDEN: LOGIN,
-    HTTPStatus.NOT_FOUND: "check that the path ends with /{path}, and that it accepts {name} there",
+    HTTPStatus.NOT_FOUND: (
+        "check that the path ends with /{path}, and that the receiver accepts {name} there"
+    ),
     HTTPStatus.METHOD_NOT_ALLOWED: "check that the path ends with /{path}",
     HTTPStatus.PROXY_AUTHENTICATION_REQUIRED: "set user and password in HTTPS_PROXY or HTTP_PROXY",
-    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "check that it is an OTLP receiver; try compression: none",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "check that this is an OTLP receiver; try compression: none",
 }
 
 

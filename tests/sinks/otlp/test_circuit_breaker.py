@@ -67,7 +67,7 @@ def test_metrics_wait_for_log_records_for_a_minute_at_most() -> None:
     given_up = breaker.on_retry(BUSY, MAX_RETRY_NS, metrics=True)
     assert isinstance(given_up, Rejected)
     assert (given_up.reason, given_up.already_logged) == ("http_503", False)
-    assert "so log records are dropped for now" in given_up.message
+    assert "so podgpu discards log records for at least a minute" in given_up.message
     assert breaker.rejection(MAX_RETRY_NS + RETRY_PAUSE_NS - 1) is not None
     # Then one attempt is made, and metrics do not wait for it.
     later_ns = MAX_RETRY_NS + RETRY_PAUSE_NS

@@ -128,7 +128,7 @@ class SegmentReader:
             self._failing_segment = segment
             self._fault_log.add_note(
                 f"a part of the queue in {self._folder} still cannot be read: {text_of(error)}; "
-                "the points in it are lost and counted. Check that disk"
+                "the points in it are lost and counted. Check the disk"
             )
 
     def _move_to(self, segment: int, offset: int) -> None:

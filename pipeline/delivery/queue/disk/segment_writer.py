@@ -147,7 +147,7 @@ class SegmentWriter:
                 "fsync",
                 error,
                 f"cannot flush {self._folder.path} to the disk: {{}}; the latest records may be "
-                "lost in a power failure. Check that disk, or set another queue.path",
+                "lost in a power failure. Check the disk, or set another queue.path",
             )
             return False
         return True

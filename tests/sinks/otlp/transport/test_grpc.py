@@ -306,7 +306,7 @@ async def test_a_port_with_tls_is_reported_with_a_fix(http: bool) -> None:
         found = await push.send([record()])
     assert isinstance(found, Retry)
     assert found.reason == "unreachable"
-    assert "a receiver with TLS fails in this way: then use https" in found.message
+    assert "if the receiver uses TLS, use https" in found.message
 
 
 async def test_o8_an_unreachable_proxy_is_named(

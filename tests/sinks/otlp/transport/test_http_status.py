@@ -233,11 +233,11 @@ def test_o4_rejected_log_records_are_counted() -> None:
 )
 def test_the_fix_names_the_path_of_the_signal(signal: Signal, path: str, name: str) -> None:
     found = http_outcome(PLACE, 404, {}, b"", now_s=NOW, signal=signal)
-    assert found.message.endswith(f"ends with {path}, and that it accepts {name} there")
+    assert found.message.endswith(f"ends with {path}, and that the receiver accepts {name} there")
     found = grpc_outcome(
         "c:4317", "UNIMPLEMENTED", "unknown service", timeout=TIMEOUT, signal=signal
     )
-    assert f"check that it accepts {name};" in found.message
+    assert f"check that the receiver accepts {name};" in found.message
 
 
 @pytest.mark.parametrize("code", [200, 202, 204, 299])
@@ -356,7 +356,7 @@ CONNECT = "failed to connect to all addresses; last error: "
         ("UNAVAILABLE: ipv4:1: Unwrap failed (TSI_DATA_CORRUPTED)", True, "tls", "check cert_file"),
         ("UNAVAILABLE: ipv4:1: Unwrap failed (TSI_DATA_CORRUPTED)", False, "unreachable", "right"),
         ("UNAVAILABLE: ipv4:1: Socket closed", True, "tls", "check cert_file"),
-        ("UNAVAILABLE: ipv4:1: Socket closed", False, "unreachable", "then use https"),
+        ("UNAVAILABLE: ipv4:1: Socket closed", False, "unreachable", "uses TLS, use https"),
         (
             "INTERNAL: ipv4:1: Failed parsing HTTP/2 (Trying to connect an http1.x server)",
             False,
