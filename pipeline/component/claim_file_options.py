@@ -21,7 +21,10 @@ class ClaimFileOptions(msgspec.Struct, frozen=True, kw_only=True):
     interval: Annotated[
         Duration,
         AtLeast("1s"),
-        Doc("How often podgpu confirms the claims and checks the file; it also watches the file."),
+        Doc(
+            "Time between checks of the file, which confirm its claims. podgpu also reads the file "
+            "when it changes."
+        ),
     ] = Duration.parse("10s")
     max_size: Annotated[
         ByteSize, AtLeast("1KiB"), Doc("The size limit; a larger file is not read.")
