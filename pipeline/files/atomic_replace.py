@@ -16,8 +16,8 @@ _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FIXES: Final = MappingProxyType(
     {
         errno.ENOENT: "the folder {folder} does not exist: create or mount it",
-        errno.EACCES: "permission denied to uid {uid}, which must write {place}",
-        errno.EPERM: "permission denied to uid {uid}, which must write {place}",
+        errno.EACCES: "permission denied: uid {uid} must be able to write {place}",
+        errno.EPERM: "permission denied: uid {uid} must be able to write {place}",
         errno.EROFS: "the file system is read-only: mount {place} writable",
         errno.ENOSPC: "the disk is full",
         errno.EDQUOT: "the quota of uid {uid} is used up",

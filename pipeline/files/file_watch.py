@@ -34,7 +34,7 @@ _LIMITS = {
     errno.EMFILE: "no more inotify instances or file descriptors may be opened "
     "(fs.inotify.max_user_instances, the limit of open files)",
     errno.ENFILE: "the machine has no file descriptors left",
-    errno.ENOMEM: "the kernel has no memory for it",
+    errno.ENOMEM: "the kernel has no memory for more watches",
     errno.ENOSPC: "no more inotify watches may be added (fs.inotify.max_user_watches)",
 }
 

@@ -26,7 +26,7 @@ _PLUGIN_ERRORS: Final[Sequence[tuple[str, str]]] = (
     (r"exec: process returned (-?\d{1,5})\b", "ended with status {}"),
     (r"exec: failed to decode process output", "returned no JSON"),
     (r"exec: malformed response\. missing key '(\w{1,20})'", "returned a response without {}"),
-    (r"exec: plugin api version", "returned a response with another apiVersion than exec has"),
+    (r"exec: plugin api version", "returned a response whose apiVersion differs from that of exec"),
 )
 _INVALID: Final = r"Invalid kube-config file\. Expected "
 _LIST: Final = r".*(contexts|clusters|users)"

@@ -92,7 +92,7 @@ class TlsServer(msgspec.Struct, frozen=True, kw_only=True):
         if self.verifies and not ca:
             yield "client_ca_file", f"missing: {kind} needs the authority of client certificates"
         if ca and kind in ("", "NoClientCert"):
-            yield given, "has no effect without client_auth_type: set that, or remove this"
+            yield given, f"has no effect without client_auth_type: set it, or remove {given}"
         if self.client_allowed_sans is not None and kind != "RequireAndVerifyClientCert":
             text = (
                 "has an effect only if every client must send a certificate: set client_auth_type "
@@ -127,13 +127,13 @@ class TlsServer(msgspec.Struct, frozen=True, kw_only=True):
             yield f"min_version: {self.min_version} is not supported; the lowest version is TLS12"
         if self.client_auth_type == "RequestClientCert":
             yield (
-                "client_auth_type: RequestClientCert would verify nothing and protect nothing; no "
-                "certificate is requested"
+                "client_auth_type: podgpu requests no certificate, because RequestClientCert would "
+                "not verify it"
             )
         if self.curve_preferences is not None and len(self.curve_preferences) > 1:
             yield (
-                "curve_preferences: the TLS library can't prefer some of several curves; its own "
-                "list is used. A single curve would be enforced"
+                "curve_preferences: the TLS library accepts only one curve; with several curves, "
+                "podgpu uses the library's own list"
             )
 
 

@@ -99,7 +99,7 @@ PLUGINS: dict[str, tuple[str, str]] = {
     ),
     "writes another version": (
         printing({"token": SECRET}, SECRET),
-        "plugin returned a response with another apiVersion",
+        "plugin returned a response whose apiVersion differs",
     ),
     "writes a status that is a text": (printing(f"token {SECRET}"), "an unusable response"),
     "writes a time that is none": (

@@ -122,8 +122,8 @@ async def test_a_fault_while_running_is_an_error_and_leaves_the_path_unchanged(
 
 
 ERRORS = {
-    errno.EACCES: "permission denied to uid {uid}, which must write {place}",
-    errno.EPERM: "permission denied to uid {uid}, which must write {place}",
+    errno.EACCES: "permission denied: uid {uid} must be able to write {place}",
+    errno.EPERM: "permission denied: uid {uid} must be able to write {place}",
     errno.EROFS: "the file system is read-only: mount {place} writable",
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the quota of uid {uid} is used up",

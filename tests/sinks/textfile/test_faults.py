@@ -89,7 +89,7 @@ async def test_a_path_that_is_not_a_file_is_a_permanent_error(
 
 
 ERRORS = {
-    errno.EACCES: "cannot write {path}: permission denied to uid {uid}, which must write {place}",
+    errno.EACCES: "cannot write {path}: permission denied: uid {uid} must be able to write {place}",
     errno.EROFS: "cannot write {path}: the file system is read-only: mount {place} writable",
     errno.ENOSPC: "cannot write {path}: the disk is full",
     errno.EBUSY: "{path}: is a mount point and can't be replaced: mount its folder instead",
