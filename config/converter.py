@@ -179,7 +179,7 @@ class Converter:
             for resource in self._exclusive(component):
                 if owner.setdefault(resource, name) != name:
                     message = f"{owner[resource]} already uses {resource}"
-                    hint = "only one of them can use it: change one of them"
+                    hint = "only one component can use it: change one of the two"
                     self._problem((*path, name), node.entries[name], message, hint)
 
     def _exclusive(self, component: object) -> Iterable[str]:

@@ -42,10 +42,10 @@ def check_file(
     except AbsentError:
         if path.parent.is_dir():
             observed = "the folder exists, but the file does not"
-            fix = f"check that {writer} runs; set path if its file is another one"
+            fix = f"check that {writer} runs; if its file is elsewhere, set path to that file"
         else:
             observed = f"folder {path.parent} does not exist here: it is not mounted"
-            fix = f"mount the folder {path.parent} from the host, or set path to where it is"
+            fix = f"mount the folder {path.parent} from the host, or set path to the file"
         return check.failure(str(path), observed, fix + (elsewhere and f": {elsewhere}"))
     except UnreadableError as error:
         return check.failure(str(path), str(error), _fix_for(str(error), path, writer))
@@ -56,12 +56,12 @@ def check_file(
         return check.failure(str(path), str(error), fix)
     if listed.problems:
         problems = "; ".join(listed.problems[:_MAX_LISTED])
-        fix = f"fix the entries, or {writer} that writes them"
+        fix = f"fix what {writer} writes, or fix these entries in the file"
         return check.warning(str(path), f"some entries are ignored: {problems}", fix)
     age_s = (clock.now().wall_ns - content.stamp[0]) / NS
     holders = f"{len(listed.claims)} containers hold devices"
     if age_s < -_FUTURE_TOLERANCE:
-        observed = f"{holders}; its modification time is {-age_s:.0f} s in the future"
+        observed = f"{holders}; the file's modification time is {-age_s:.0f} s in the future"
         fix = f"check the clock of {writer} and the clock of this node"
         return check.warning(str(path), observed, fix)
     return check.ok(str(path), f"{holders}; written {span(max(age_s, 0))} ago")
@@ -69,9 +69,15 @@ def check_file(
 
 def _fix_for(error: str, path: Path, writer: str) -> str:
     if "permission" in error:
-        return "run podgpu as root or with the capability DAC_OVERRIDE, or let its group read it"
+        return (
+            "run podgpu as root or with the capability DAC_OVERRIDE, or let podgpu's group read "
+            "the file"
+        )
     if "was replaced" in error:
-        return f"mount the folder {path.parent} instead of the file, or let {writer} write in place"
+        return (
+            f"mount the folder {path.parent} instead of the file, or let {writer} change the file "
+            "without replacing it"
+        )
     if "larger than" in error:
         return "raise max_size, or check that this is the correct file"
     return "give the path of a file, and mount its folder"

@@ -17,7 +17,7 @@ _INFO_OPTIONS: Final = frozenset({"print-config", "help", "h", "version", "v"})
 
 FIX: Final = (
     "remove one of them from this node: find the two DaemonSets (kubectl get ds -A), and delete "
-    "one, or run them on different nodes by a label"
+    "one, or use a node label to run them on different nodes"
 )
 
 _PROCESSES_FIX: Final = (

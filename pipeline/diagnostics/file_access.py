@@ -40,8 +40,8 @@ def access_problem(path: Path) -> str:
 def access_fix(path: Path) -> str:
     """Return how to give podgpu access to a path."""
     return (
-        f"run podgpu as root or with the capability DAC_OVERRIDE, or let uid {os.geteuid()} into "
-        f"{path.parent}"
+        f"run podgpu as root or with the capability DAC_OVERRIDE, or give uid {os.geteuid()} "
+        f"access to {path.parent}"
     )
 
 
@@ -80,13 +80,16 @@ def check_writable(check: Check, path: Path, *, replaces: bool, streams: bool = 
     if (mode is None or replaces) and not os.access(folder, os.W_OK | os.X_OK):
         return check.failure(str(path), f"{folder} is not writable", fix)
     if mode is not None and replaces and (why := not_replaceable_reason(path)):
-        owner = f"chown {os.geteuid()} or remove the file, or give a path in a folder of podgpu's"
+        owner = (
+            f"chown {os.geteuid()} or remove the file, or give a path in a folder that belongs to "
+            "podgpu's user"
+        )
         return check.failure(str(path), why, owner)
     if mode is not None and not replaces and not os.access(path, os.W_OK):
         return check.failure(str(path), "is not writable", fix)
     # Some file systems, such as those of file servers, report 0 blocks; they are not full.
     if space.f_blocks and not space.f_bavail:
-        room = f"free space on the disk of {folder}, or give another path"
+        room = f"make space on the disk of {folder}, or give another path"
         return check.failure(str(path), "the disk is full", room)
     return check.ok(str(path), "is writable" if mode is not None else "can be created")
 

@@ -45,10 +45,10 @@ def try_loading(name: str, seconds: float) -> tuple[str, str]:
         process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_KILL_TIMEOUT)
-        return f"loading it hangs: it takes longer than {seconds:g} s", _FIX
+        return f"loading the library hangs: it takes longer than {seconds:g} s", _FIX
     if status >= 0:
         return "", ""
-    observed = f"loading it crashes the process: {_signal(-status)}"
+    observed = f"loading the library crashes the process: {_signal(-status)}"
     return observed, "the file is damaged or belongs to another driver: reinstall it"
 
 

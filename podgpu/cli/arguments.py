@@ -166,7 +166,10 @@ def add_usage(commands: Commands) -> None:
         help="list the holdings instead of sums, the latest first",
     )
     parser.add_argument(
-        "--limit", metavar="N", type=_count, help=f"most holdings to list (default {MOST_HOLDINGS})"
+        "--limit",
+        metavar="N",
+        type=_count,
+        help=f"maximum number of holdings to list (default {MOST_HOLDINGS})",
     )
     prices = parser.add_argument_group("prices")
     prices.add_argument(
@@ -291,7 +294,7 @@ def add_extender(commands: Commands) -> None:
         default=ListenAddress("", 9410),
         help="address to serve on (%(default)s)",
     )
-    kubeconfig = "credentials; default: those of the pod that it runs in"
+    kubeconfig = "credentials; default: those of the pod that podgpu runs in"
     add_file(parser, "--kubeconfig", help_text=kubeconfig)
     parser.add_argument(
         "--annotation",

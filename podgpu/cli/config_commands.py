@@ -160,7 +160,7 @@ def check(arguments: argparse.Namespace) -> int:
 
         check_web(config.http.web_config)
     sources, sinks = ", ".join(config.sources), ", ".join(config.sinks)
-    print(f"{path or 'built-in'}: good: sources {sources}; sinks {sinks}")
+    print(f"{path or 'built-in'}: valid: sources {sources}; sinks {sinks}")
     return 0
 
 

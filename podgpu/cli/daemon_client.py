@@ -118,7 +118,7 @@ def get(url: str, path: str, query: Mapping[str, str], access: Access = NO_ACCES
     message = message or line(response.reason.strip(), _MAX_CHARACTERS)
     location = response.getheader("Location")
     raise TransientError(
-        f"{page} answers {response.status}"
+        f"{page} responded with status {response.status}"
         + _refused(response.status, message, page, location, access)
     )
 
@@ -239,12 +239,13 @@ def _broken(error: Exception, where: SplitResult, access: Access) -> str:
         return "the server does not use TLS; give an http:// address if it is a podgpu daemon"
     alert = isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
     if alert or isinstance(error, _CLOSED_ERRORS):
-        fix = "if it uses TLS, give an https:// address"
+        fix = "if the server uses TLS, give an https:// address"
         if where.scheme == "https":
-            fix = "it may require a client certificate: give --cert-file and --key-file"
+            fix = "the server may require a client certificate: give --cert-file and --key-file"
             if access.cert_file is not None:
                 fix = (
-                    f"check that it accepts the client certificate of {place_of(access.cert_file)}"
+                    "check that the server accepts the client certificate of "
+                    f"{place_of(access.cert_file)}"
                 )
         return f"the server closed the connection without a response; {fix}"
     if isinstance(error, ssl.SSLError):
@@ -258,16 +259,16 @@ def _untrusted(error: ssl.SSLCertVerificationError, host: str | None, access: Ac
     if error.verify_code not in _UNTRUSTED:
         other = f"is invalid: {line(error.verify_message)}; renew it"
         known = _CERTIFICATE_ERRORS.get(error.verify_code)
-        return f"its certificate {known.format(host) if known is not None else other}"
+        return f"the server's certificate {known.format(host) if known is not None else other}"
     fix = "give the certificate of the authority that signed it with --ca-file"
     if access.ca_file is not None:
         place = place_of(access.ca_file)
         fix = f"{place} must contain the certificate of the authority that signed it"
-    return f"its certificate is not trusted; {fix}"
+    return f"the server's certificate is not trusted; {fix}"
 
 
 def _refused(status: int, message: str, page: str, location: str | None, access: Access) -> str:
-    """Return the text that follows "PAGE answers STATUS" in the error message.
+    """Return the text that follows "PAGE responded with status STATUS" in the error message.
 
     Args:
         status: HTTP status, not 200.
@@ -287,7 +288,10 @@ def _refused(status: int, message: str, page: str, location: str | None, access:
         if access.user is not None:
             secret = access.password_file
             source = place_of(secret) if secret is not None else PASSWORD
-            fix = f"; check that {place_of(access.user)} and {source} match its web config file"
+            fix = (
+                f"; check that {place_of(access.user)} and {source} match the daemon's web "
+                "configuration file"
+            )
     elif status == HTTPStatus.FORBIDDEN:
         fix = "; check that access control there allows this user or client certificate"
     return f": {message}{fix}"

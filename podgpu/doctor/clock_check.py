@@ -42,7 +42,10 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
         findings.append(_CHECK.warning(_KERNEL, observed, _FIX))
     elif not findings:
         findings.append(
-            _CHECK.skip(_KERNEL, "unknown: a container may not query it, and no server responds")
+            _CHECK.skip(
+                _KERNEL,
+                "unknown: containers may not query the kernel's clock, and no API server responds",
+            )
         )
     return findings
 

@@ -63,7 +63,7 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
     """Run `http.port` for each address, and `daemon.status` and `queue.rate` if podgpu responds."""
     found = await asyncio.gather(*(_address(each, ctx) for each in addresses(ctx.config)))
     if not found:
-        return [_CHECK.skip("listen", "podgpu listens nowhere")]
+        return [_CHECK.skip("listen", "no listen address is configured")]
     ports = [finding for finding, _ in found]
     # podgpu's status is the same at each address. Use one that gives it without a password.
     responding = [(finding.subject, owner) for finding, owner in found if owner is not None]

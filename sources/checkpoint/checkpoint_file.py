@@ -85,8 +85,8 @@ def read_checkpoint(data: bytes, path: Path, wanted: Callable[[str], bool]) -> F
         held += len(claim.devices) + len(claim.asked)
         if held > MAX_CLAIMED_DEVICES:
             raise UnreadableError(
-                f"{path}: names more than {MAX_CLAIMED_DEVICES} devices, a shared one counted for "
-                "each of its containers; select fewer `resources`"
+                f"{path}: names more than {MAX_CLAIMED_DEVICES} devices, with a shared one counted "
+                "for each of its containers; select fewer `resources`"
             )
         if claim.devices:
             claims[entry.uid, entry.container, entry.resource] = claim

@@ -194,7 +194,8 @@ class ContainerTable:
         added = _device_count(running) - _device_count(before)
         if self._devices + added > MAX_CLAIMED_DEVICES:
             text = (
-                f"containers hold more than {MAX_CLAIMED_DEVICES} devices; the others are ignored"
+                f"containers hold more than {MAX_CLAIMED_DEVICES} devices; podgpu ignores further "
+                "claims"
             )
             self._warn("", text)
             running, added = replace(running, claims=before.claims if before else ()), 0

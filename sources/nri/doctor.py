@@ -58,7 +58,7 @@ def examine(options: Options, ctx: DoctorContext) -> Finding:
     if listening:
         return _CHECK.ok(str(path), "a process listens on it; podgpu did not connect")
     if listening is not None:
-        problem = "no process listens: the runtime left the file"
+        problem = "no process listens: the file is left from an earlier run of the runtime"
         return _CHECK.failure(str(path), problem, _ENABLE_NRI)
     reason = (
         "is a socket with the right permissions, but it is unknown whether a process listens: the "

@@ -106,7 +106,7 @@ class NriSource:
                         losses.count = 0
         finally:
             confirming.cancel()
-            connection.close("podgpu closed it")
+            connection.close("podgpu closed the connection")
         raise self._failure_of(connection, losses)
 
     def _failure_of(self, connection: Connection, backoff: ReconnectBackoff) -> BaseException:

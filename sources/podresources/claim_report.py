@@ -89,9 +89,9 @@ class KubeletReport:
         if socket.fault is None or socket.fault.dedup_key != error.dedup_key:
             socket.fault = error
             effect = (
-                "it has not responded yet"
+                "this socket has given no response yet"
                 if socket.expires_ns is None
-                else f"its last response stays in use for {self._max_age}"
+                else f"the last response of this socket stays in use for {self._max_age}"
             )
             self._ctx.log.warning("%s; %s", error, effect)
         faults = [socket.fault for socket in self._sockets.values() if socket.fault]

@@ -91,7 +91,9 @@ async def _check_kubelet(path: Path, options: Options, ctx: DoctorContext) -> li
         kubelet = Kubelet(path, min(options.timeout, _TIMEOUT), lambda _method, _result: None)
     except KubeletError as error:
         return [
-            _SOCKET_CHECK.failure(str(path), str(error), "raise the limit, or shorten the path")
+            _SOCKET_CHECK.failure(
+                str(path), str(error), "raise the limit of open files, or use a shorter path"
+            )
         ]
     try:
         method, listed = await kubelet.list()
@@ -184,7 +186,7 @@ def _devices(
         )
     observed = "no device plugin has registered: no pod can get a GPU"
     return _DEVICES_CHECK.warning(
-        place, observed, f"{fix}nothing, if pods get GPUs from a DRA driver"
+        place, observed, f"{fix}if pods get GPUs from a DRA driver, ignore this warning"
     )
 
 
@@ -196,7 +198,7 @@ def _sharing(gpus: Iterable[AdvertisedResource]) -> Finding:
         if any(without_replica(device.text) != device.text for device in each.devices)
     ]
     if not shared:
-        return check.ok(place, "no shares")
+        return check.ok(place, "no GPU is shared")
     # The administrator has configured the sharing, so it is not a warning.
     return check.ok(
         place,

@@ -76,8 +76,8 @@ def read_list(data: bytes, origin: str, selection: Selection) -> ListedClaims:
     ]
     if sum(len(claim.devices) for claim in claims) > MAX_CLAIMED_DEVICES:
         text = (
-            f"{origin}: the response names more than {MAX_CLAIMED_DEVICES} devices, a shared one "
-            "counted for each of its containers; select fewer `resources`"
+            f"{origin}: the response names more than {MAX_CLAIMED_DEVICES} devices, with a shared "
+            "one counted for each of its containers; select fewer `resources`"
         )
         raise KubeletError("failed", text)
     claims.sort(key=lambda claim: (claim.subject, claim.resource, claim.resource_claim))

@@ -83,7 +83,7 @@ def _check_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Findin
     findings = [
         _CONFIG.failure(place, f"{each.path}: {each.message}", f"{each.hint}; {GIVE_BOTH}")
         for each in libraries(config, allowed)
-    ] or [_CONFIG.ok(place, f"good: sources {len(config.sources)}, sinks {len(config.sinks)}")]
+    ] or [_CONFIG.ok(place, f"valid: sources {len(config.sources)}, sinks {len(config.sinks)}")]
     findings += _run(diagnose(ctx), ctx.deadline)
     return Subject(ctx.node, place), findings
 

@@ -89,7 +89,9 @@ def fetch_status(url: str, access: Access = NO_ACCESS_OPTIONS) -> StatusDocument
     try:
         version = msgspec.json.decode(body, type=_Versioned).version
         if version > VERSION:
-            raise PermanentError(f"{url}: that podgpu is newer; use its own `podgpu top`")
+            raise PermanentError(
+                f"{url}: the podgpu there is newer than this one; use its version of `podgpu top`"
+            )
         return msgspec.json.decode(body, type=StatusDocument)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise PermanentError(f"{url}{PATH}: the response is not from podgpu") from error

@@ -60,7 +60,7 @@ def usage(arguments: argparse.Namespace) -> int:
         until = "now" if arguments.until is None else "--until"
         raise PermanentError(
             f"--since ({utc(start_ns)} UTC) is not before {until} ({utc(end_ns)} UTC): "
-            "give an earlier one"
+            "give an earlier --since"
         )
     path = arguments.ledger or ledger_of(arguments.config, arguments.sink)
     limit = int(arguments.limit or MOST_HOLDINGS) if arguments.holdings else 0

@@ -68,7 +68,7 @@ def check_exporters(cluster: Cluster) -> list[Finding]:
     """Run the check `cluster.exporters`."""
     check, place = Check("cluster.exporters", WARNS), "pods of DaemonSets"
     if cluster.daemonsets is None or cluster.pods is None:
-        return [check.skip(place, "they cannot be listed")]
+        return [check.skip(place, "cannot be listed")]
     by_node: dict[str, set[str]] = {}
     for daemonset in cluster.daemonsets:
         if exporter_kind(daemonset) is None:

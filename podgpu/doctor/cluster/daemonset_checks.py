@@ -34,12 +34,12 @@ _DISCOVER: Final = (
 def check_daemonsets(cluster: Cluster) -> list[Finding]:
     """Run the checks `cluster.daemonset` and `cluster.runtimeclass` for podgpu's DaemonSets."""
     if cluster.daemonsets is None:
-        return [DAEMONSET.skip("DaemonSets", "they cannot be listed")]
+        return [DAEMONSET.skip("DaemonSets", "cannot be listed")]
     podgpus = cluster.podgpus()
     if not podgpus:
         where = f"in {cluster.namespace}" if cluster.namespace else "in any namespace"
         fix = "install podgpu (helm install podgpu deploy/chart), or give its --namespace"
-        return [DAEMONSET.failure("DaemonSets", f"podgpu has none {where}", fix)]
+        return [DAEMONSET.failure("DaemonSets", f"there is no DaemonSet of podgpu {where}", fix)]
     return [
         finding
         for each in podgpus
@@ -116,7 +116,7 @@ def _no_pods_wanted(daemonset: Raw, gpus: Sequence[Raw], cluster: Cluster) -> Fi
     shown = _obstacles(daemonset, nodes, gpus=bool(gpus))[:_MAX_LISTED]
     if not shown:
         observed = f"wants no pods yet, although nothing prevents them on {len(nodes)} {kind}"
-        fix = "see kubectl describe: it may be new, or the controller manager does not run"
+        fix = "see kubectl describe: it may be a new DaemonSet, or no controller manager runs"
         return DAEMONSET.failure(subject, observed, fix)
     text = "; ".join(f"{why} ({len(names)} of {len(nodes)})" for why, _, names in shown)
     wanted = list(dict.fromkeys(fix for _, fix, _ in shown))

@@ -52,7 +52,7 @@ async def check_extenders(api: KubeApi, cluster: Cluster) -> list[Finding]:
     """Run the check `cluster.extender`."""
     place = "Deployments"
     if cluster.deployments is None:
-        return [_EXTENDER.skip(place, "they cannot be listed")]
+        return [_EXTENDER.skip(place, "cannot be listed")]
     ours = extenders(cluster)
     if not ours:
         return [_EXTENDER.skip(place, "none runs podgpu extender")]

@@ -67,7 +67,7 @@ def check_nodes(cluster: Cluster) -> list[Finding]:
     """Run the check `cluster.gpus` for each node with GPUs."""
     check = Check("cluster.gpus", WARNS)
     if cluster.nodes is None:
-        return [check.skip("Nodes", "they cannot be listed")]
+        return [check.skip("Nodes", "cannot be listed")]
     nodes = [node for node in cluster.nodes if has_gpus(node)]
     if not nodes:
         fix = (

@@ -46,7 +46,7 @@ def update_progress(daemonset: Raw) -> str:
     updated = as_int(status.get("updatedNumberScheduled")) or 0
     changed = as_int(as_dict(daemonset.get("metadata")).get("generation")) or 0
     if (as_int(status.get("observedGeneration")) or changed) < changed:
-        return "it has just changed, and the controller manager has not processed that yet"
+        return "it has just changed, and the controller manager has not processed the change yet"
     if updated >= desired:
         return ""
     strategy = as_dict(as_dict(daemonset.get("spec")).get("updateStrategy"))

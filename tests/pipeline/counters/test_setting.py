@@ -91,7 +91,7 @@ class TestCheck:
         (tmp_path / "c.csv").write_text(text)
         assert check(tmp_path, f"{{file: {tmp_path / 'c.csv'}}}") == 0
         out, err = capsys.readouterr()
-        assert "good: sources gpus" in out
+        assert "valid: sources gpus" in out
         assert expected in err
 
     def test_a_missing_list_is_an_error(

@@ -20,13 +20,13 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.slow
 def test_loading_a_library_that_hangs_ends_after_a_timeout(tmp_path: Path) -> None:
     observed, fix = try_loading(str(library(tmp_path / "it.so", HANGS)), 0.7)
-    assert observed == "loading it hangs: it takes longer than 0.7 s"
+    assert observed == "loading the library hangs: it takes longer than 0.7 s"
     assert "file system" in fix
 
 
 def test_a_library_that_crashes_does_not_crash_the_doctor(tmp_path: Path) -> None:
     observed, fix = try_loading(str(library(tmp_path / "it.so", BREAKS)), 20)
-    assert observed == "loading it crashes the process: SIGABRT"
+    assert observed == "loading the library crashes the process: SIGABRT"
     assert "reinstall it" in fix
 
 
@@ -92,7 +92,8 @@ def test_a_broken_library_fails_only_the_check_of_its_source(tmp_path: Path, cod
         check=False,
     )
     findings = json.loads(done.stdout)["findings"]
-    expected = {HANGS: "loading it hangs", BREAKS: "SIGABRT", "": "is not a regular file"}[code]
+    texts = {HANGS: "loading the library hangs", BREAKS: "SIGABRT", "": "is not a regular file"}
+    expected = texts[code]
     for source, (check, _) in CHECKS.items():
         found = [each for each in findings if each["component"] == source]
         (finding,) = [each for each in found if each["check"] == check]

@@ -97,10 +97,10 @@ async def test_variables_replace_options(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ((), "its certificate is not trusted; give the certificate of the authority"),
+        ((), "the server's certificate is not trusted; give the certificate of the authority"),
         (
             ("--ca-file", "strangers-ca.crt"),
-            "its certificate is not trusted; --ca-file strangers-ca.crt must contain the",
+            "the server's certificate is not trusted; --ca-file strangers-ca.crt must contain the",
         ),
     ],
 )
@@ -124,7 +124,7 @@ async def test_a_server_certificate_for_another_host_is_refused(
     async with daemon(web_config=web.path) as port:
         status, _, err = await query(capsys, f"https://{host}:{port}", *CA_FILE)
     assert status == 1
-    assert f"its certificate is not valid for {host}; use a host name or address" in err
+    assert f"the server's certificate is not valid for {host}; use a host name or address" in err
 
 
 async def test_the_common_name_of_a_certificate_is_ignored(
@@ -152,22 +152,22 @@ async def test_a_server_certificate_that_is_expired_or_not_yet_valid_is_refused(
     async with daemon(web_config=web.path) as port:
         status, _, err = await query(capsys, f"https://127.0.0.1:{port}", *CA_FILE)
     assert status == 1
-    assert f"its certificate {why}" in err
+    assert f"the server's certificate {why}" in err
 
 
 @pytest.mark.parametrize(
     ("words", "more", "why"),
     [
-        ((), (), "it may require a client certificate: give --cert-file and --key-file"),
+        ((), (), "the server may require a client certificate: give --cert-file and --key-file"),
         (
             ("--cert-file", "stranger.crt", "--key-file", "stranger.key"),
             (),
-            "check that it accepts the client certificate of --cert-file stranger.crt",
+            "check that the server accepts the client certificate of --cert-file stranger.crt",
         ),
         (
             PAIR,
             ("client_allowed_sans: [someone.example.org]",),
-            "check that it accepts the client certificate of --cert-file client.crt",
+            "check that the server accepts the client certificate of --cert-file client.crt",
         ),
     ],
 )
@@ -215,7 +215,7 @@ async def test_a_missing_or_wrong_password_is_reported(
         url = f"http://127.0.0.1:{port}"
         status, out, err = await query(capsys, url, *words)
     assert (status, out) == (1, "")
-    assert err.startswith(f"podgpu: {url}/topology answers 401: {why}")
+    assert err.startswith(f"podgpu: {url}/topology responded with status 401: {why}")
 
 
 async def test_plain_http_to_a_server_with_tls_is_an_error(
@@ -225,7 +225,7 @@ async def test_plain_http_to_a_server_with_tls_is_an_error(
     async with daemon(web_config=web.path) as port:
         _, _, err = await query(capsys, f"http://127.0.0.1:{port}")
     assert (
-        "the server closed the connection without a response; if it uses TLS, give an https://"
+        "the server closed the connection without a response; if the server uses TLS, give an https://"
         in err
     )
 

@@ -45,7 +45,7 @@ class TestCheck:
         self, config: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["check", "-c", str(config)]) == 0
-        assert "good: sources gpus; sinks metrics" in capsys.readouterr().out
+        assert "valid: sources gpus; sinks metrics" in capsys.readouterr().out
 
     def test_all_errors_of_a_file_are_reported_together(
         self, config: Path, capsys: pytest.CaptureFixture[str]

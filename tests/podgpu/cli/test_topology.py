@@ -215,8 +215,8 @@ async def unknown(_: HttpRequest) -> HttpResponse:
 @pytest.mark.parametrize(
     ("pages", "why"),
     [
-        ({}, "answers 404: not found"),
-        ({"/topology/best": (unknown, "")}, "answers 404: no source reports"),
+        ({}, "responded with status 404: not found"),
+        ({"/topology/best": (unknown, "")}, "responded with status 404: no source reports"),
         ({"/topology/best": (says("<html>"), "")}, "the response is not from podgpu"),
         ({"/topology/best": (says(b"\xff"), "")}, "the response is not from podgpu"),
         ({"/topology/best": (says("[]"), "")}, "the response is not from podgpu"),

@@ -49,7 +49,10 @@ async def test_a_redirect_is_named_and_not_followed(
         status, out, err = await query(capsys, url, *USER)
     assert (status, out) == (1, "")
     to = place.format(url=url)
-    assert f"{url}/topology answers 302 and redirects to {to}; podgpu does not follow" in err
+    found = (
+        f"{url}/topology responded with status 302 and redirects to {to}; podgpu does not follow"
+    )
+    assert found in err
     assert "token" not in err
 
 
@@ -59,7 +62,7 @@ async def test_a_redirect_without_a_valid_location_is_an_error(
 ) -> None:
     async with daemon(responding(302, headers)) as port:
         _, _, err = await query(capsys, f"http://127.0.0.1:{port}")
-    assert "answers 302: no\n" in err
+    assert "responded with status 302: no\n" in err
 
 
 async def test_a_response_403_names_access_control_as_the_cause(
@@ -67,7 +70,7 @@ async def test_a_response_403_names_access_control_as_the_cause(
 ) -> None:
     async with daemon(responding(403, {})) as port:
         _, _, err = await query(capsys, f"http://127.0.0.1:{port}", *USER)
-    assert "answers 403: no; check that access control there allows this user or" in err
+    assert "status 403: no; check that access control there allows this user or" in err
 
 
 async def test_the_body_of_an_error_is_shortened_to_one_printable_line(
@@ -138,7 +141,7 @@ async def test_control_characters_are_removed_from_errors(
     assert (out, err) == ("", f"podgpu: {caught.value}\n")
     assert err[:-1].isprintable()
     assert "t=1" not in err
-    assert err.startswith(f"podgpu: {url}/topology answers {status}") or status == 400
+    assert err.startswith(f"podgpu: {url}/topology responded with status {status}") or status == 400
 
 
 @pytest.mark.parametrize("words", [("--url", "http://h:1/a\x9bb"), ("--recording", "a\x1b[2J")])
@@ -201,7 +204,10 @@ async def test_a_server_that_stops_sending_is_a_timeout(
     monkeypatch.setattr(daemon_client, "_TIMEOUT_S", 0.3)
     async with sending(*sent) as url:
         result = await query(capsys, url)
-    why = "no answer within 0.3 s; check that the address is right and reachable"
+    why = (
+        "no complete response within 0.3 s; check the address, and that the server is reachable "
+        "and not too slow"
+    )
     assert result == (1, "", f"podgpu: {url}: {why}\n")
 
 
@@ -216,7 +222,7 @@ async def test_a_response_that_never_ends_is_a_timeout(
         async with asyncio.timeout(15):
             status, _, err = await query(capsys, url, "--insecure")
     assert status == 1
-    assert "no answer within 0.5 s" in err
+    assert "no complete response within 0.5 s" in err
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from podgpu.doctor.report import Subject, as_json, as_text
 GOLDEN = Path(__file__).parents[2] / "golden" / "doctor"
 SUBJECT = Subject("gpu-17", "/etc/podgpu/config.yaml")
 FINDINGS = [
-    Check("config", FAILS).ok("/etc/podgpu/config.yaml", "good: sources 2, sinks 1"),
+    Check("config", FAILS).ok("/etc/podgpu/config.yaml", "valid: sources 2, sinks 1"),
     Check("nvml.driver", FAILS).ok("/proc/driver/nvidia/version", "driver 580.95.05, 8 GPUs"),
     Check("nvml.library", FAILS).failure(
         "libnvidia-ml.so.1",

@@ -56,7 +56,7 @@ def test_a_whole_quantity_is_parsed(text: str | float, number: int) -> None:
      "\u0664", "9" * 30, -3, 0.5, float("nan"), float("inf"), 1e300, "16E", 2**63],
 )  # fmt: skip
 def test_a_quantity_that_is_not_a_whole_number_is_refused(text: str | float) -> None:
-    with pytest.raises(ValueError, match=r"no quantity|not a whole number"):
+    with pytest.raises(ValueError, match=r"not a quantity|not a whole number"):
         whole(text)
 
 

@@ -29,7 +29,7 @@ async def test_a_valid_checkpoint_is_ok(tmp_path: Path) -> None:
 async def test_an_entry_with_an_invalid_response_is_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     path.write_bytes(checkpoint(entry(alloc="%%%")))
-    is_bad(await check_file(tmp_path, path), "warning", "AllocResp", "the kubelet that writes them")
+    is_bad(await check_file(tmp_path, path), "warning", "AllocResp", "fix what the kubelet writes")
 
 
 async def test_a_folder_that_is_not_mounted_is_a_failure(tmp_path: Path) -> None:

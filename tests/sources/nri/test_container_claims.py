@@ -188,7 +188,7 @@ def test_the_number_of_claimed_devices_of_the_source_is_limited() -> None:
     held = sum(len(claim.devices) for one in changes.full_list for claim in one.claims)
     assert held == MAX_CLAIMED_DEVICES
     (warning,) = changes.warnings
-    assert warning == "containers hold more than 10000 devices; the others are ignored"
+    assert warning == "containers hold more than 10000 devices; podgpu ignores further claims"
     for container in containers[:10]:
         connection.send_event("StopContainer", wire.pod(), container)
     connection.send_event(

@@ -53,7 +53,7 @@ async def test_a_malformed_list_is_a_failure(tmp_path: Path, text: str, observed
 
 async def test_an_entry_without_a_valid_device_is_a_warning(tmp_path: Path) -> None:
     path = write(tmp_path / "podlist.json", LIST.replace("[0]", '["zero", null]'))
-    is_bad(await examined(tmp_path, path), "warning", "entries are ignored", "fix the entries")
+    is_bad(await examined(tmp_path, path), "warning", "entries are ignored", "fix these entries")
 
 
 async def test_a_list_older_than_the_start_of_the_node_is_out_of_date(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ async def test_a_socket_that_is_created_later_is_used_immediately(
             await ctx.when(lambda: ctx.advertised() == {})
             assert len(ctx.reasons()) == 1
     assert caplog.messages == [
-        f"{path}: {ABSENT}; it has not responded yet",
+        f"{path}: {ABSENT}; this socket has given no response yet",
         f"{path}: responds again",
     ]
 

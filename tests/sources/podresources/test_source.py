@@ -197,7 +197,7 @@ async def test_an_error_response_is_reported_once(
         count = len(await ctx.wait_for(ClaimsReplaced))
         await ctx.wait_for(ClaimsReplaced, count + 1)
     assert ctx.requests()["v1/List", "failed"] >= 1
-    assert caplog.messages == [f"{text}; its last response stays in use for 5m"]
+    assert caplog.messages == [f"{text}; the last response of this socket stays in use for 5m"]
 
 
 @pytest.mark.slow

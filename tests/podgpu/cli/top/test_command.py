@@ -235,14 +235,14 @@ async def test_an_older_podgpu_without_the_page_is_an_error(
 ) -> None:
     code, _, err = await query(capsys, {})
     assert code == 1
-    assert "/status answers 404" in err
+    assert "/status responded with status 404" in err
 
 
 async def test_a_newer_document_version_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     body = json.dumps({"version": 2, "node": "x", "gpus": "otherwise"})
     code, _, err = await query(capsys, {PATH: (says(body), "")})
     assert code == 2
-    assert "that podgpu is newer; use its own `podgpu top`" in err
+    assert "the podgpu there is newer than this one; use its version of `podgpu top`" in err
 
 
 async def test_unknown_keys_of_the_document_are_ignored() -> None:

@@ -19,9 +19,9 @@ from tests.podgpu.doctor.support import is_bad, of
 
 def test_a_cluster_without_a_daemonset_is_a_failure() -> None:
     finding = of(daemonset_checks.check_daemonsets(cluster(daemonsets=[])), "cluster.daemonset")
-    is_bad(finding, "failure", "none in any namespace", "helm install")
+    is_bad(finding, "failure", "no DaemonSet of podgpu in any namespace", "helm install")
     elsewhere = of(daemonset_checks.check_daemonsets(cluster(namespace="gpu")), "cluster.daemonset")
-    is_bad(elsewhere, "failure", "none in gpu", "--namespace")
+    is_bad(elsewhere, "failure", "no DaemonSet of podgpu in gpu", "--namespace")
 
 
 SELECTS = {"nodeSelector": {PRESENT: "true"}}

@@ -142,7 +142,7 @@ async def test_without_an_extender_or_a_list_of_deployments_the_check_is_skipped
     made = server(deployment())
     made.refusals = {DEPLOYMENTS: status(403, "Forbidden", "no")}
     refused = of(await diagnosed(tmp_path, made), "cluster.extender")
-    assert (refused.verdict.value, refused.observed) == ("skipped", "they cannot be listed")
+    assert (refused.verdict.value, refused.observed) == ("skipped", "cannot be listed")
 
 
 CONTAINERS: list[tuple[Raw, dict[str, str], bool]] = [

@@ -254,4 +254,4 @@ async def test_services_are_listed_in_the_namespace_of_podgpu(tmp_path: Path) ->
 
 async def test_only_the_given_namespace_is_checked(tmp_path: Path) -> None:
     found = await diagnosed(tmp_path, server(), "elsewhere")
-    is_bad(of(found, "cluster.daemonset"), "failure", "none in elsewhere", "--namespace")
+    is_bad(of(found, "cluster.daemonset"), "failure", "podgpu in elsewhere", "--namespace")

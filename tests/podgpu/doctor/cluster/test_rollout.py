@@ -62,7 +62,7 @@ def test_a_change_that_the_controller_has_not_processed_is_reported(
         ours["status"]["observedGeneration"] = seen
     finding = check_daemonset(ours, SURGE)
     assert finding.verdict is Verdict.OK
-    assert ("has not processed that yet" in finding.observed) == is_reported
+    assert ("has not processed the change yet" in finding.observed) == is_reported
 
 
 def test_pods_that_are_not_ready_during_an_update_are_reported_with_it() -> None:
