@@ -128,7 +128,7 @@ async def test_a_new_file_whose_first_commit_fails_gets_everything_with_the_next
         await harness.until(lambda: harness.counted("emitted")[""] >= 3)
     found = await in_thread(query_file, harness.path, "SELECT device FROM state ORDER BY device")
     assert found == [(gpu(0).uuid,), (gpu(1).uuid,)]
-    assert "by another program" in caplog.text
+    assert "another program removed or replaced" in caplog.text
 
 
 async def test_a_window_request_returns_the_file_system_error(
