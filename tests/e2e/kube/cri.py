@@ -13,6 +13,7 @@ import grpc
 from tests.e2e.kube.images import IMAGE
 from tests.e2e.kube.messages import Message, message, method
 from tests.e2e.kube.pods import HOLD
+from tests.e2e.processes import wait_until
 
 _SERVICE = "runtime.v1.RuntimeService"
 _SECONDS = 60.0
@@ -94,7 +95,17 @@ class Cri:
         self._call("StopContainer", container_id=container, timeout=1)
 
     def remove(self, container: str) -> None:
-        self._call("RemoveContainer", container_id=container)
+        """Remove a stopped container; containerd may take it for running for another moment."""
+        wait_until(lambda: self._removed(container), f"removal of {container}")
+
+    def _removed(self, container: str) -> bool:
+        try:
+            self._call("RemoveContainer", container_id=container)
+        except grpc.RpcError as error:
+            if "is still running" not in str(error):
+                raise
+            return False
+        return True
 
     def remove_pod(self, pod: str) -> None:
         """Stop and remove a pod with its containers."""
