@@ -193,7 +193,7 @@ def _shape(hint: Any, where: str, markers: tuple[Any, ...] = ()) -> Shape:
     if origin in (Union, types.UnionType):
         inner = [member for member in arguments if member is not type(None)]
         if len(inner) != 1:
-            raise TypeError(f"{where}: a union is of one type and None")
+            raise TypeError(f"{where}: a union must consist of one type and None")
         return Maybe(_shape(inner[0], where, markers))
     limits = Limits.of(hint, where, markers)
     if hint in _SCALARS:

@@ -1,4 +1,4 @@
-"""Bounded queues that can be closed. Dropped items are counted by a callback."""
+"""Bounded queues that can be closed. A full queue can drop its oldest item; a callback gets it."""
 
 import asyncio
 from collections import deque

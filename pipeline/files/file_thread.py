@@ -85,4 +85,4 @@ class FileThread:
                     return answer.result()
             finally:
                 answer.cancel()  # the thread continues with it
-        raise TransientError(f"{self._path}: the file system has not responded for {_TIMEOUT:g} s")
+        raise TransientError(f"{self._path}: the file system did not respond within {_TIMEOUT:g} s")

@@ -43,7 +43,11 @@ _Key: TypeAlias = tuple[str, str, str, str]
 
 
 class _NameBinding(NamedTuple):
-    """A meaning of a name: not before `not_before_ns`, certainly from `since_ns` to `until_ns`."""
+    """The device that a name means, `target`, from `since_ns` until `until_ns`.
+
+    Between `not_before_ns` and `since_ns` the name may already have meant it; before that, it did
+    not.
+    """
 
     target: str
     not_before_ns: int

@@ -63,7 +63,11 @@ def collect_partial(claims: Iterable[ResolvedClaim]) -> IncompleteClaims:
 def without_listed_ids(
     claim: ResolvedClaim, listed: set[tuple[str, str]], devices: DeviceIndex
 ) -> ResolvedClaim | None:
-    """Return a claim without the ids that the kubelet lists under a name; None if none are left.
+    """Return a claim without the devices whose ids the kubelet lists under a pod name.
+
+    None if no device is left, or if one of the `asked` ids is listed: it is unknown which device
+    belongs to which of these ids. Claims without a resource are not changed, nor are claims whose
+    evidence is not `PLUGIN_ANSWER` or `KUBELET_IDS`.
 
     Args:
         claim: a claim without a pod name.

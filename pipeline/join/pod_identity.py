@@ -92,11 +92,11 @@ class _ReportTimes(NamedTuple):
 
 
 class PodIdentities:
-    """Completes claims in which a pod's name or uid is missing.
+    """Completes claims in which a pod's name or uid is missing; drops claims of pods that are gone.
 
     Attributes:
-        pending_sources: sources of a name and a uid that may belong to one pod; another report of
-            these sources can confirm it.
+        pending_sources: sources whose claims may be about one pod: one gave the name, another the
+            uid. Their next reports can confirm it.
     """
 
     def __init__(self) -> None:

@@ -145,7 +145,11 @@ class SourceTable:
         return [name, *(relayed for relayed, relay in self._relayed_by.items() if relay == name)]
 
     def record_loss(self, envelope: Envelope) -> bool:
-        """Record that a source is down; return whether its state changed."""
+        """Record that a source is down, and with it the sources that it relays.
+
+        Returns:
+            Whether the state of one of them, or its reason, changed.
+        """
         event = envelope.event
         if envelope.source not in self._states:
             self.record_start(envelope)

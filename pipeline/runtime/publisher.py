@@ -143,10 +143,11 @@ class Publisher:
             return
         for _, scheme, text in new[:_MAX_LISTED]:
             self._log.warning(
-                "source %s reports device id %s %r, which matches no device of this node",
+                "source %s reports device id %r (kind of id: %s), which matches no device of this "
+                "node",
                 source,
-                scheme,
                 text,
+                scheme,
             )
         # The state lists only some of many ids; the total counts all of them.
         count = turned_up if turned_up > len(ids) else len(new)

@@ -167,7 +167,8 @@ class SinkSet:
     async def stop(self, seconds: float, some: list[_Running] | None = None) -> None:
         """Let sinks flush and end, all or `some`; log and cancel those that do not end in time.
 
-        Snapshots that are left in a queue are counted as dropped.
+        For sinks that record history (`Delivery.QUEUE`), the fresh readings of snapshots that are
+        left in the queue are counted as dropped.
         """
         sinks = list(self._running.values()) if some is None else some
         for sink in sinks:

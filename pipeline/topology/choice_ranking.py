@@ -69,7 +69,13 @@ class Worth:
 
 
 def worth(topology: Topology, among: int, score_of: Callable[[Link], int]) -> Worth:
-    """Return the worth of choices among the candidates of the mask `among`, by a score of links."""
+    """Return a `Worth`, which gives the worth of each choice among some GPUs.
+
+    Args:
+        topology: the topology of the node.
+        among: mask of the candidates.
+        score_of: returns the score of the link between two GPUs.
+    """
     cards = tuple(bits(among))
     count = len(cards)
     kept = [[0] * count for _ in cards]

@@ -275,7 +275,8 @@ class UsageAccounts:
     def affected_by_xid(self, device: str, moment_ns: int) -> list[XidVictim]:
         """Return the containers that held or used a device at a moment.
 
-        Holders of the last minute, at least, are known even without usage samples.
+        Past holders are kept for at least a minute (at most `MAX_CHANGES` changes), also without
+        usage samples. Without usage samples, no users are known.
 
         Args:
             device: uuid of a known device; for a GPU, its MIG instances are included.

@@ -16,7 +16,8 @@ def energy_rate(limit_mw: int | None) -> int:
     """Return the largest plausible energy rate of a GPU, in mJ/s: 1.5 times its power limit.
 
     Args:
-        limit_mw: the power limit in milliwatts; None if the driver does not report it.
+        limit_mw: the power limit in milliwatts; None if the driver reports none: then
+            `POWER_LIMIT_MW` is used.
     """
     return (POWER_LIMIT_MW if limit_mw is None else limit_mw) * 3 // 2
 

@@ -47,9 +47,11 @@ class Presence:
         begin: Instant,
         at: Instant,
     ) -> None:
-        """Add the containers that held or used the device to its account; start their holdings.
+        """Add the containers that held or used the device in an interval to the device's account.
 
-        Containers that began to hold it after the sample are included.
+        A holding starts for each that still holds or uses the device and has none running. One that
+        came and went in the interval may also get a holding. Containers that began to hold the
+        device after the sample that ends the interval are added too.
 
         Args:
             last: the newest change of holders; None if there is none.

@@ -143,8 +143,8 @@ def open_target(options: Options, now: Instant, failures: FailureLog) -> Target:
     path = Path(os.path.realpath(options.path))
     if not path.parent.is_dir():
         raise PermanentError(
-            f"the folder {path.parent} of {options.path} does not exist: create it (mkdir -p), "
-            "or set another path"
+            f"{path.parent}, the folder of {options.path}, is not a folder or does not exist: "
+            "create it (mkdir -p), or set another path"
         )
     try:
         # Use the path as configured: the resolved path of a pipe's descriptor does not exist.

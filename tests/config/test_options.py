@@ -60,7 +60,7 @@ def test_the_schema_has_only_json_types() -> None:
     ("hint", "message"),
     [
         (bytes, "is not a type that options can have"),
-        (int | str, "a union is of one type and None"),
+        (int | str, "a union must consist of one type and None"),
         (dict[int, str], "is neither"),
         (tuple[int, str], "is neither"),
         (Annotated[int, msgspec.Meta(multiple_of=2)], "write inclusive bounds: ge and le"),

@@ -24,8 +24,9 @@ _UNAUTHORIZED: Final = {"WWW-Authenticate": 'Basic realm="podgpu", charset="UTF-
 class AccessChecker:
     """Checks clients against a web configuration. `open_access` creates it.
 
-    A change of the file, or of a file that it names, applies from the next connection or request
-    on. If the new configuration is invalid, the previous one stays in force.
+    Connections and requests trigger a check of the file, and of the files that it names, at most
+    once a second. So a change can apply a second late, or later if a check takes longer than a
+    second. If the new configuration is invalid, the previous one stays in force.
 
     Attributes:
         rules: the rules in force since the last check of the files.

@@ -180,7 +180,10 @@ class Block:
         self.size = self._struct.size
 
     def pack(self, times: Sequence[int], values: Sequence[Value | bytes | None]) -> bytes:
-        """Return the bytes with these times and values, and the start times of the states."""
+        """Return the bytes of the points with these times and values.
+
+        Points of series that are not gauges also get the present start time of their series.
+        """
         args = self._args
         starts = list(map(_START, self._sums))
         if starts != self._starts:

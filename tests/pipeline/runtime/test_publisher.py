@@ -251,7 +251,7 @@ class TestUnresolvedIds:
             ("other", self.claims_on_unknown_gpus(1)),
         )
         assert messages == [
-            f"source {source} reports device id uuid 'GPU-{n:06}', "
+            f"source {source} reports device id 'GPU-{n:06}' (kind of id: uuid), "
             "which matches no device of this node"
             for source, n in [("pods", 1), ("pods", 2), ("other", 1)]
         ]

@@ -356,7 +356,7 @@ async def test_lines_are_dropped_while_a_file_replaces_the_folder(tmp_path: Path
 async def test_unusable_paths_are_permanent_errors_at_the_start(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, text in [
-        (tmp_path / "none" / "gpu.jsonl", r"the folder .*/none of .*mkdir -p"),
+        (tmp_path / "none" / "gpu.jsonl", r"/none, the folder of .*mkdir -p"),
         (tmp_path, "is a folder"),
         (tmp_path / "pipe", "not a regular file"),
     ]:

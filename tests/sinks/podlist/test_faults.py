@@ -297,7 +297,7 @@ async def test_a_file_system_that_does_not_respond_is_reported_and_uses_one_thre
 ) -> None:
     bench = Bench(path)
     threads = threading.active_count()
-    message = f"{path}: the file system has not responded for 0.2 s"
+    message = f"{path}: the file system did not respond within 0.2 s"
     assert await failure_message(bench) == message
     for _ in range(3):
         with pytest.raises(TransientError, match=message):
