@@ -171,7 +171,10 @@ class Nodes:
         except ValueError as error:
             if not self._logged_unreadable:
                 self._logged_unreadable = True
-                text = "node %s: invalid topology annotation: %s; further ones are only counted"
+                text = (
+                    "node %s: invalid topology annotation: %s; further invalid annotations are "
+                    "only counted"
+                )
                 self._log.warning(text, line(name), line(str(error)))
             return replace(known, readable=False)
         topology = self._topologies.setdefault(shape(read.topology), read.topology)

@@ -40,7 +40,7 @@ class Objects:
         return found
 
     def install(self, **values: Any) -> Object:
-        """Create the chart's DaemonSet, which wants no pods."""
+        """Create the chart's DaemonSet, which has no pods."""
         return self.make(SETS, self._helm.template(values).one("DaemonSet"))
 
     def extend(self) -> Object:
@@ -130,7 +130,9 @@ def test_a_missing_gpu_node_label_is_reported(objects: Objects) -> None:
     (found,) = objects.found("cluster.daemonset")
     assert found.verdict == "failure"
     # The node of the tests may still have the resource of a stopped plugin.
-    assert re.search(r"wants no pods: on \d nodes with GPUs: affinity wants ", found.saw), found.saw
+    assert re.search(
+        r"no pod is scheduled: on \d nodes with GPUs: affinity requires ", found.saw
+    ), found.saw
     assert "nvidia.com/gpu.present In (true) or feature.node.kubernetes.io/pci-10de" in found.saw
     assert "give the node such labels" in found.repair
 
@@ -139,7 +141,7 @@ def test_a_node_selector_that_matches_no_node_is_reported(objects: Objects) -> N
     objects.node(**{"nvidia.com/gpu.present": "true"})
     objects.install(nodeSelector={"pool": "gpu"})
     (found,) = objects.found("cluster.daemonset")
-    assert "nodeSelector wants pool=gpu, but the node has no such label" in found.saw
+    assert "nodeSelector requires pool=gpu, but the node has no such label" in found.saw
     assert f"kubectl label node {GPU_NODE} pool=gpu" in found.repair
 
 

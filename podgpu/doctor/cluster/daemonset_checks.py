@@ -110,12 +110,12 @@ def _no_pods_wanted(daemonset: Raw, gpus: Sequence[Raw], cluster: Cluster) -> Fi
     subject = display_name(daemonset)
     nodes = gpus or cluster.nodes or ()
     if not nodes:
-        observed = "wants no pods, and no node is visible"
+        observed = "no pod is scheduled, and no node is visible"
         return DAEMONSET.failure(subject, observed, "check that the kubeconfig may list nodes")
     kind = "nodes with GPUs" if gpus else "nodes, none of which reports a GPU"
     shown = _obstacles(daemonset, nodes, gpus=bool(gpus))[:_MAX_LISTED]
     if not shown:
-        observed = f"wants no pods yet, although nothing prevents them on {len(nodes)} {kind}"
+        observed = f"no pod is scheduled yet, although nothing prevents it on {len(nodes)} {kind}"
         fix = "see kubectl describe: it may be a new DaemonSet, or no controller manager runs"
         return DAEMONSET.failure(subject, observed, fix)
     text = "; ".join(f"{why} ({len(names)} of {len(nodes)})" for why, _, names in shown)
@@ -124,7 +124,7 @@ def _no_pods_wanted(daemonset: Raw, gpus: Sequence[Raw], cluster: Cluster) -> Fi
         # It is not known yet which nodes have GPUs, so do not advise to tolerate their taints.
         wanted = [fix for fix in wanted if "toleration" not in fix] or wanted
     return DAEMONSET.failure(
-        subject, f"wants no pods: on {len(nodes)} {kind}: {text}", "; ".join(wanted)
+        subject, f"no pod is scheduled: on {len(nodes)} {kind}: {text}", "; ".join(wanted)
     )
 
 
@@ -167,7 +167,7 @@ def scheduling_obstacles(
     affinity = _affinity(spec)
     if found or not (affinity or taints):
         return found
-    causes = [f"affinity wants {affinity}"] if affinity else []
+    causes = [f"affinity requires {affinity}"] if affinity else []
     causes += ["a toleration has another value or effect than the node's taint"] if taints else []
     return [(", or ".join(causes), "give the node such labels, or change affinity and tolerations")]
 
@@ -183,7 +183,7 @@ def _missing_labels(
         fix = f"{_DISCOVER}, or label them {key}={value}"
         if gpus:
             fix = f"kubectl label node {name_of(node)} {key}={value}"
-        why = f"nodeSelector wants {key}={value}, but the node has {has}"
+        why = f"nodeSelector requires {key}={value}, but the node has {has}"
         yield why, f"{fix}, or change nodeSelector"
 
 
@@ -216,4 +216,4 @@ def _shown(term: Mapping[str, Any]) -> str:
         values = each.get("values")
         text = f" ({', '.join(map(str, values))})" if isinstance(values, list) and values else ""
         parts.append(f"{as_text(each.get('key'))} {as_text(each.get('operator'))}{text}")
-    return " and ".join(parts) or "nothing"
+    return " and ".join(parts) or "an empty term, which matches no node"

@@ -135,7 +135,7 @@ def _readiness(deployment: Mapping[str, Any]) -> list[Finding]:
     wanted = 1 if replicas is None else replicas
     ready = as_int(as_dict(deployment.get("status")).get("readyReplicas")) or 0
     if not wanted:
-        return [_EXTENDER.warning(place, "wants no pods", "set its replicas to 1 or more")]
+        return [_EXTENDER.warning(place, "has 0 replicas", "set its replicas to 1 or more")]
     if ready >= wanted:
         return []
     observed = f"{ready} of {wanted} pods are ready"

@@ -88,14 +88,16 @@ def _refusal(
     if not isinstance(selector, dict):
         return f"selects none ({kind}Selector is not set)"
     if not matches(selector, labels_of(monitor)):
-        return f"wants labels {_shown(selector)}, but it has {_pairs(labels_of(monitor))}"
+        return (
+            f"requires labels {_shown(selector)}, but the monitor has {_pairs(labels_of(monitor))}"
+        )
     where, space = spec.get(f"{kind}NamespaceSelector"), namespace_of(monitor)
     if not isinstance(where, dict):
         if space == namespace_of(prometheus):
             return ""
         return f"selects only in its own namespace ({kind}NamespaceSelector is not set)"
     if not matches(where, spaces.get(space, {})):
-        return f"wants namespaces with labels {_shown(where)}, which {space} does not have"
+        return f"requires namespaces with labels {_shown(where)}, which {space} does not have"
     return ""
 
 

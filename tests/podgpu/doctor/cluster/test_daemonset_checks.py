@@ -29,7 +29,7 @@ NO_PODS_WANTED: list[tuple[Raw, Raw, str, str]] = [
     (
         SELECTS,
         node(),
-        f"1 nodes with GPUs: nodeSelector wants {PRESENT}=true, but the node has no such label",
+        f"1 nodes with GPUs: nodeSelector requires {PRESENT}=true, but the node has no such label",
         f"kubectl label node gpu-1 {PRESENT}=true",
     ),
     (
@@ -44,7 +44,7 @@ NO_PODS_WANTED: list[tuple[Raw, Raw, str, str]] = [
         "the taint nvidia.com/gpu=present:NoSchedule",
         "add the toleration {key: nvidia.com/gpu, operator: Exists}",
     ),
-    ({}, node(), "nothing prevents them", "kubectl describe"),
+    ({}, node(), "nothing prevents it", "kubectl describe"),
 ]
 
 

@@ -90,7 +90,7 @@ PODS: list[tuple[Raw, str, str, str]] = [
     ({"ready": 1}, "warning", "1 of 2 pods are ready", "kubectl -n gpu-system describe pods"),
     ({"ready": 0}, "failure", "0 of 2 pods are ready", "and their logs"),
     ({"ready": None, "replicas": None}, "failure", "0 of 1 pods are ready", "and their logs"),
-    ({"ready": None, "replicas": 0}, "warning", "wants no pods", "set its replicas to 1"),
+    ({"ready": None, "replicas": 0}, "warning", "has 0 replicas", "set its replicas to 1"),
 ]
 
 

@@ -43,7 +43,7 @@ NOT_SELECTED: list[tuple[Raw, Raw, str, str]] = [
     (
         monitor(team="x"),
         prometheus(serviceMonitorSelector={"matchLabels": {"release": "kps"}}),
-        "wants labels release=kps, but it has team=x",
+        "requires labels release=kps, but the monitor has team=x",
         "additionalLabels: {release: kps}",
     ),
     (
@@ -58,7 +58,7 @@ NOT_SELECTED: list[tuple[Raw, Raw, str, str]] = [
             serviceMonitorSelector={},
             serviceMonitorNamespaceSelector={"matchLabels": {"team": "ml"}},
         ),
-        "wants namespaces with labels team=ml, which mon does not have",
+        "requires namespaces with labels team=ml, which mon does not have",
         "give its namespace the labels",
     ),
     (

@@ -60,20 +60,20 @@ NODE = node("gpu-1", a="1")
 OBSTACLES: list[tuple[Raw, list[str]]] = [
     ({}, []),
     ({"nodeSelector": {"a": "1"}}, []),
-    ({"nodeSelector": {"a": "2"}}, ["nodeSelector wants a=2, but the node has a=1"]),
-    ({"nodeSelector": {"b": "1"}}, ["nodeSelector wants b=1, but the node has no such label"]),
+    ({"nodeSelector": {"a": "2"}}, ["nodeSelector requires a=2, but the node has a=1"]),
+    ({"nodeSelector": {"b": "1"}}, ["nodeSelector requires b=1, but the node has no such label"]),
     (
         affinity(term(expression("In", "2", "3")), term(expression("Exists", key="b"))),
-        ["affinity wants a In (2, 3) or b Exists"],
+        ["affinity requires a In (2, 3) or b Exists"],
     ),
-    (affinity(term()), ["affinity wants nothing"]),
+    (affinity(term()), ["affinity requires an empty term, which matches no node"]),
     (
         affinity({"matchFields": [expression("In", "gpu-2", key="metadata.name")]}),
-        ["affinity wants metadata.name In (gpu-2)"],
+        ["affinity requires metadata.name In (gpu-2)"],
     ),
     (
         {"nodeSelector": {"b": "1"}} | affinity(term(expression("In", "2"))),
-        ["nodeSelector wants b=1, but the node has no such label"],
+        ["nodeSelector requires b=1, but the node has no such label"],
     ),
 ]
 
