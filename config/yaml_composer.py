@@ -148,7 +148,8 @@ class _Composer:
         plain = event.tag in _TYPED or (event.tag is None and not event.style)
         node = ScalarNode(event.value, plain, *_mark(event))
         if _NOT_ALLOWED.search(node.text):
-            self._problem(event, "the text holds a character that is not allowed", "remove it")
+            text = "the text contains a zero character or a surrogate (U+D800 to U+DFFF)"
+            self._problem(event, text, "remove it")
         if event.anchor:
             self._anchors[event.anchor] = node
         self._attach(node)

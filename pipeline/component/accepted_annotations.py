@@ -2,9 +2,9 @@
 
 A container runtime shows a pod's annotations, but not its resource requests. Without the requests,
 a source cannot decide whether to accept an annotation. A source that reads pods from the API server
-decides, and records the result here. The join adds the GPUs that a scheduler may allocate. The
-event loop writes, and any thread may read: each update is one dict operation, or replaces one
-object.
+decides, and records the result here. After each snapshot, the publisher sets the GPUs that are
+present, and which of them no scheduler may allocate. The event loop writes, and any thread may
+read: each step of an update is one dict operation, or replaces one object.
 """
 
 from collections.abc import Collection, Iterable, Mapping

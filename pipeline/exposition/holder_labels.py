@@ -1,9 +1,10 @@
-"""Render the labels of a device, its holders and their pods, and the families that describe both.
+"""Render the labels of a device, its holders and their pods, and the families that describe them.
 
-Readings of a device with one holder have the labels of that holder. Readings of a device with
-several holders have none: they describe the whole device, and a copy for each holder would make
-sums wrong. `podgpu_device_holder_info` lists the holders, for joins in PromQL. With the option
-`sharing: copies`, there is a copy for each holder.
+Readings of a device with one holder have the labels of that holder. If several containers of one
+pod hold it, its readings have the labels of the pod, and an empty container label. If several pods
+hold it, these labels are empty: a copy for each holder would make sums wrong.
+`podgpu_device_holder_info` lists the holders, for joins in PromQL. With the option
+`sharing: copies`, there is a copy for each holder and each of its replicas.
 """
 
 import re

@@ -85,7 +85,7 @@ def header(form: Format, name: str, kind: Kind, about: str) -> bytes:
 
 
 def tail(form: Format, families: Iterable[FamilyPoints]) -> bytes:
-    """Return podgpu's own metrics and the last line of the page.
+    """Return podgpu's own metrics and the end of the page: `# EOF` in OpenMetrics, else nothing.
 
     These metrics are rendered at each scrape, because the ages of sources must grow between
     snapshots. Otherwise the reports of a dead source would look fresh.

@@ -177,9 +177,10 @@ class ClientShares:
         return True
 
     def _next_to_evict(self, clients: Sequence[ClientConnection]) -> ClientConnection | None:
-        """Return the connection that waits longest for its client, or else got most responses.
+        """Return the connection that has waited longest for its client; else one with most answers.
 
-        None if there is none.
+        A wait counts only after `_GRACE_SECONDS`. The second choice must have given an answer, and
+        must not be `working`. None if there is no such connection.
         """
         waiting = (client for client in clients if client.state not in _WAITING_FOR_PODGPU)
         longest = next(waiting, None)

@@ -239,7 +239,10 @@ def _request(
 
 
 def _too_large(headers: Mapping[str, str]) -> bytes:
-    """Return the response to a request whose head is too long. The rest of it is not read."""
+    """Return the response to a request whose head is too long.
+
+    The rest of the request is not read.
+    """
     text = b"the request header is too long\n"
     lines = [
         "HTTP/1.1 431 Request Header Fields Too Large",

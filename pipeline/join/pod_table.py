@@ -114,7 +114,7 @@ class PodTable:
             yield from pod.claims
 
     def find(self, name: PodIdentifier) -> Pod | None:
-        """Return the pod with a name or uid, from the first source that knows it; else None."""
+        """Return the pod with a name or uid, from the highest-ranked source with it; else None."""
         found = (source_pods.find(name) for source_pods in self._by_rank)
         return next((pod for pod in found if pod is not None), None)
 

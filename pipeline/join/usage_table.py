@@ -89,11 +89,11 @@ class UsageTable:
             self._sampling_source.pop(uuid, None)
 
     def update_pods(self, pods: Iterable[Pod], referred_to: NameReferredTo) -> None:
-        """Continue accounts under full names where only the name of the pod was known.
+        """Continue accounts that know a pod only by name under its full name, with the uid.
 
         Args:
-            pods: the pods that a source reports, under the uids that the node knows.
-            referred_to: returns whether a pod's name meant the pod with a uid at an earlier moment.
+            pods: the pods that a source reports, with the uids that the node uses.
+            referred_to: returns whether a name belonged to the pod with a uid at a given time.
         """
         for pod in pods:
             self.accounts.complete_pod_identity(pod.info, referred_to)

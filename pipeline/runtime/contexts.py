@@ -55,8 +55,8 @@ class LoopDelay:
     def delay_ns(self, now: Instant) -> int:
         """Return the sum of the delays that ended in the last ten seconds, in nanoseconds.
 
-        A timer that is late but has not ended yet is included. Sources had that much less time to
-        report.
+        A delay is the whole duration of a timer that was late. A late timer that still runs is
+        included. Sources had less time to report by up to this sum.
         """
         while self._delays and now.mono_ns - self._delays[0][0] > _KEPT_NS:
             self._delays.popleft()

@@ -1,4 +1,7 @@
-"""Build the status document, with its sources, sinks and usage of the last day. Pure."""
+"""Build the status document: state of podgpu, GPUs, sources, sinks, and usage of the last day.
+
+The functions have no side effects.
+"""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction

@@ -149,9 +149,14 @@ def restored(content: object) -> tuple[Topology, int]:
             pairs.append(TopologyPair(cards[i].uuid, card.uuid, level, links, reachable))
     topology = build(TopologyRead(cards, tuple(pairs)))
     if topology.cards != cards or len({card.uuid for card in cards}) != count:
-        raise ValueError("not a topology document: its GPUs are not sorted, or a uuid occurs twice")
+        raise ValueError(
+            "not a topology document: its GPUs are not sorted by index, or a uuid occurs twice"
+        )
     if free & ~topology.mask:
-        raise ValueError(f"not a topology document: free: {free:x} has bits without a GPU")
+        raise ValueError(
+            f"not a topology document: free: the mask 0x{free:x} names GPUs that are not in the "
+            "document"
+        )
     return topology, free
 
 

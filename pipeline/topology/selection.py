@@ -65,13 +65,16 @@ def best(
         None if there are fewer candidates than `n`, or if `must` has more GPUs than `n`.
 
     Raises:
-        ValueError: `n` is less than 1, or a mask has bits that belong to no card.
+        ValueError: `n` is less than 1, or a mask is negative or has bits that belong to no card.
     """
     if n < 1:
         raise ValueError(f"cannot choose {n} GPUs: n must be 1 or more")
     among = candidates | must
     if candidates < 0 or must < 0 or among & ~topology.mask:
-        raise ValueError(f"the mask has bits without a GPU: there are {len(topology.cards)} GPUs")
+        raise ValueError(
+            "a mask is negative, or names GPUs that do not exist: there are "
+            f"{len(topology.cards)} GPUs"
+        )
     if must.bit_count() > n or among.bit_count() < n:
         return None
     worths = worth(topology, among, score_of)

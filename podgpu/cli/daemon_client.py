@@ -54,7 +54,7 @@ _CLOSED_ERRORS: Final = (http.client.RemoteDisconnected, ConnectionError, ssl.SS
 
 
 class NotListeningError(Exception):
-    """No server listens at the address, or the host name is unknown."""
+    """No server listens at the address, or the host name cannot be resolved."""
 
 
 def get(url: str, path: str, query: Mapping[str, str], access: Access = NO_ACCESS_OPTIONS) -> str:
@@ -69,7 +69,7 @@ def get(url: str, path: str, query: Mapping[str, str], access: Access = NO_ACCES
         access: TLS and credentials.
 
     Raises:
-        NotListeningError: no server listens at the address, or the host name is unknown.
+        NotListeningError: no server listens at the address, or the host name cannot be resolved.
         PermanentError: the URL is invalid, `access` cannot be used or does not fit the URL, or
             the daemon refuses the request with status 400 (the text is the daemon's).
         TransientError: there is no usable response.

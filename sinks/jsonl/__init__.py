@@ -1,1 +1,4 @@
-"""The sink `jsonl`: writes readings and events as JSON lines, to a file or to standard output."""
+"""The sink `jsonl`: writes JSON lines to a file or to standard output.
+
+The lines are readings, ended holdings, XID errors and podgpu's own metrics.
+"""

@@ -61,7 +61,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """The page for messages: without the query, which may contain a secret."""
+        """The path or URL, for messages.
+
+        The URL has no query, because a query may contain a secret.
+        """
         if self.path is not None:
             return str(self.path)
         return without_query(self.url)

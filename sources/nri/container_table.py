@@ -169,7 +169,7 @@ class ContainerTable:
             self._list_due = self._list_due or self._changes is not None
 
     def take_changes(self) -> ContainerChanges:
-        """Return the changes and warnings since the last call, and the list if it is due."""
+        """Return changes and warnings since the last call, and all running containers if due."""
         with self._lock:
             full_list = tuple(self._running.values()) if self._list_due else None
             taken = ContainerChanges(self._changes or {}, full_list, self._warnings)

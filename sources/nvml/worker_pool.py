@@ -301,11 +301,13 @@ class WorkerPool:
         job.finish()
 
     async def close(self, last: Callable[[], None] | None, within: float) -> None:
-        """Drop all jobs, make one last call unless a thread hangs, and stop the thread.
+        """Drop all jobs, make one last call, and stop the thread; abandon it if still in a call.
+
+        The last call is left out if no thread runs, or if any thread hangs.
 
         Args:
             last: the call; None for none.
-            within: maximum duration of the call, in seconds.
+            within: how long to wait for the call, in seconds.
         """
         with self._changed:
             self._jobs.clear()

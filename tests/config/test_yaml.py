@@ -66,7 +66,13 @@ def first(text: str | bytes) -> str:
             "#" * (1024 * 1024 + 1),
             "f.yaml: larger than the limit of 1 MiB; check that this is the right file",
         ),
-        ('a: "\\0"', "f.yaml:1:4: a: the text holds a character that is not allowed; remove it"),
+        (
+            'a: "\\0"',
+            (
+                "f.yaml:1:4: a: the text contains a zero character or a surrogate (U+D800 to "
+                "U+DFFF); remove it"
+            ),
+        ),
     ],
 )
 def test_unsupported_yaml_is_refused(text: str | bytes, problem: str) -> None:

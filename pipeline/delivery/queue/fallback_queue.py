@@ -96,7 +96,7 @@ class FallbackQueue(MemoryQueue):
             )
         store = self._open()
         if in_flight and not store.is_drained:
-            raise OSError(errno.EBUSY, "records in the folder must be sent first")
+            raise OSError(errno.EBUSY, "older records in the folder must be sent first")
         store.put(record, in_flight=in_flight)
 
     def _on_disk_failure(self, cause: OSError) -> None:

@@ -32,7 +32,7 @@ XID_ERROR: Final = "podgpu.xid_error"
 
 
 class LogRecordEncoder:
-    """Makes log records. Each record for the queue is a complete message with one log record.
+    """Makes log records. Each queue record holds one complete OTLP message with one log record.
 
     Args:
         cache: provides resources and device attributes.

@@ -132,7 +132,7 @@ class SeriesState:
 
     @property
     def is_counter(self) -> bool:
-        """Whether the series is a total that starts at zero."""
+        """Whether the series is a counter: a total that only increases, except when it is reset."""
         return self.template.metric.instrument.kind == "counter"
 
 

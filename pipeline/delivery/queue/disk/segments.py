@@ -73,8 +73,10 @@ class FolderScan:
     Attributes:
         segments: segments that can be used.
         disposable: paths of segments without data, or with settled records only.
-        broken: paths of files without a valid header or record, or in an unknown version.
-        error: why a broken file could not be read; None if all could be read.
+        broken: paths of files that cannot be read, that have no valid header or record, or that
+            have an unknown version.
+        error: the last error of reading a broken file that may be temporary; None if there was
+            none.
         highest_number: highest segment number; 0 if there is no segment.
         end: number of points before the end of the last segment.
         next_record: number of the record after the last one.

@@ -134,7 +134,7 @@ class RetryBudget:
 
 @dataclass(slots=True)
 class DiskShared:
-    """Settings of a queue on disk, and state that outlives the folder that is open.
+    """Settings of a queue on disk, and state that is kept when its folder is opened again.
 
     Attributes:
         path: the folder, which only this queue may use.

@@ -151,7 +151,7 @@ class Store:
 
     @property
     def read_position(self) -> ReadPosition:
-        """Where the oldest record is that is not settled; the end if all are settled."""
+        """Position of the oldest record that is not settled; the queue's end if all are settled."""
         place, segments = self._in_flight.position or self.reader.position, self._segments
         index = segments.find(place.segment)
         while index + 1 < len(segments) and (
