@@ -177,10 +177,11 @@ class ClientShares:
         return True
 
     def _next_to_evict(self, clients: Sequence[ClientConnection]) -> ClientConnection | None:
-        """Return the connection that has waited longest for its client; else one with most answers.
+        """Return the connection that has waited longest for its client.
 
-        A wait counts only after `_GRACE_SECONDS`. The second choice must have given an answer, and
-        must not be `working`. None if there is no such connection.
+        Otherwise return one with most responses. A wait counts only after `_GRACE_SECONDS`. The
+        second choice must have had a response, and must not be `working`. None if there is no such
+        connection.
         """
         waiting = (client for client in clients if client.state not in _WAITING_FOR_PODGPU)
         longest = next(waiting, None)
