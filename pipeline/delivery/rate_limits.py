@@ -153,7 +153,7 @@ class ProductionRate:
         if rate < self._max_rate or not self._max_rate:
             if self._reported:
                 self._ctx.log.info(
-                    "podgpu produces less than queue.max_rate (%s) again: %s per second",
+                    "podgpu no longer produces more than queue.max_rate (%s): now %s per second",
                     self._max_rate,
                     format_bytes(rate),
                 )

@@ -38,9 +38,9 @@ def check_page(check: Check) -> HttpHandler:
 
 
 def links(mounts: Iterable[tuple[str, str]]) -> Links:
-    """Return the paths and titles of mounted pages and of the health pages.
+    """Return the paths and titles of the pages that have a title, and of the health pages.
 
-    Pages without a title are left out, because they need parameters that a link does not have.
+    A page has no title if it should not be linked: it needs parameters, or it is the index page.
     """
     return (*((path, title) for path, title in mounts if title), *_OWN)
 

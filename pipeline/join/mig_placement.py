@@ -32,10 +32,11 @@ class MigPlacements:
             instances.setdefault(mig.compute_instance_id, set()).add(device.uuid)
 
     def canonical_uuid(self, uuid: str) -> str:
-        """Return the uuid of a device, if `uuid` is the placement of one known MIG instance.
+        """Return the uuid of the MIG instance at the placement `uuid`.
 
-        Otherwise return `uuid` itself. A GPU instance with one compute instance means that compute
-        instance; with several it is a separate device.
+        Return `uuid` itself if it is no placement, or if not exactly one instance is known there. A
+        placement without a compute instance means the GPU instance's only compute instance. If the
+        GPU instance has several, the placement is a device of its own.
         """
         if "/" not in uuid or (match := _PLACE.fullmatch(uuid)) is None:
             return uuid

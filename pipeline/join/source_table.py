@@ -97,7 +97,10 @@ class SourceTable:
         return self._mark_up(name, envelope.at)
 
     def _stop_waiting(self, reports: Iterable[tuple[str, Resolves]]) -> bool:
-        """Stop waiting for these reports; return whether any of them was waited for."""
+        """Stop waiting for these reports; return whether any of them was waited for.
+
+        If no claims are waited for any more, the kubelet's claims count as complete from now on.
+        """
         ended = {
             kind for name, kind in reports if self._awaited.pop((name, kind), None) is not None
         }

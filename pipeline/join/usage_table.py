@@ -169,7 +169,10 @@ class UsageTable:
             self._silent_ns = at.mono_ns
 
     def expire(self, now: Instant) -> bool:
-        """Remove expired values; return whether there were any."""
+        """Discard what has expired; return whether anything changed.
+
+        Clears all accounts if for `_RETENTION_NS` there was no source that reports usage.
+        """
         silent_ns = self._silent_ns
         cleared = silent_ns is not None and now.mono_ns - silent_ns > _RETENTION_NS
         if cleared:

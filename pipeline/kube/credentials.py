@@ -117,9 +117,9 @@ class ServiceAccount:
             access.note_files()
         except (KeyError, OSError, ValueError) as error:
             raise TransientError(
-                f"no service account credentials: KUBERNETES_SERVICE_HOST, {self.folder}/token or "
-                f"{self.folder}/ca.crt is missing or invalid ({error}); run podgpu in a pod with a "
-                f"service account, or {self.alternative}"
+                "no service account credentials: KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT, "
+                f"{self.folder}/token or {self.folder}/ca.crt is missing or invalid ({error}); run "
+                f"podgpu in a pod with a service account, or {self.alternative}"
             ) from error
         return access
 

@@ -49,7 +49,10 @@ _ABSENT: Final = "File does not exists: "
 
 
 def program(command: str) -> str:
-    """Return a plugin's name for messages, up to the first space. The rest may be a secret."""
+    """Return a plugin's command for messages: the part before the first space, `...` for the rest.
+
+    The rest may contain a secret.
+    """
     name, space, _ = command.strip().partition(" ")
     return line(name, _MAX_NAME) + (" ..." if space else "")
 

@@ -58,7 +58,7 @@ class Handler(Protocol[T_contra]):
         ...
 
     async def confirmed(self) -> None:
-        """Note that the server responded, and that there are no further changes until now."""
+        """Note that the server responded: the handler has received all changes known up to now."""
         ...
 
     async def watch_failed(self, error: ApiError) -> None:

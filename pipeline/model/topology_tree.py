@@ -113,7 +113,10 @@ class Topology:
 
     @property
     def cards(self) -> tuple[TopologyCard, ...]:
-        """Cards by index, those without one last, then by uuid. The bit number is the position."""
+        """The GPUs, sorted by index, then by uuid; GPUs without an index are last.
+
+        The position of a GPU is its bit number in masks.
+        """
         return self.read.cards
 
     @property

@@ -154,16 +154,25 @@ class Shared:
             task.cancel()
 
     async def wait(
-        self, tasks: Iterable[asyncio.Task[None]], seconds: float
+        self,
+        tasks: Iterable[asyncio.Task[None]],
+        seconds: float,
+        consequence: str = "podgpu no longer waits for it",
     ) -> list[asyncio.Task[None]]:
-        """Wait up to `seconds` for tasks to end; log and return those that still run."""
+        """Wait for tasks to end; log and return those that still run.
+
+        Args:
+            tasks: the tasks.
+            seconds: how long to wait.
+            consequence: what happens to a task that still runs then, for messages.
+        """
         waiting = list(tasks)
         if not waiting:
             return []
         _, late = await asyncio.wait(waiting, timeout=max(seconds, 0))
         for task in late:
             self.log.warning(
-                "%s did not stop within %.1f s; podgpu continues", task.get_name(), seconds
+                "%s did not stop within %.1f s; %s", task.get_name(), seconds, consequence
             )
         return list(late)
 

@@ -7,7 +7,9 @@ from typing import Any
 
 
 class Lifecycle:
-    """Delays changes until podgpu has started, and cancels them when it stops.
+    """Runs changes one after another, only after podgpu has started.
+
+    Cancels them when podgpu stops.
 
     All methods must be called in the event loop.
 

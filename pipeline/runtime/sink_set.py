@@ -175,7 +175,7 @@ class SinkSet:
             self._shared.publisher.outlets.pop(sink.component.name, None)
             sink.runner.outlet.close()
         tasks = [sink.task for sink in sinks if sink.task is not None]
-        late = await self._shared.wait(tasks, seconds)
+        late = await self._shared.wait(tasks, seconds, "podgpu cancels it")
         for task in late:
             task.cancel()
         await self._shared.wait(late, _CANCEL)

@@ -169,7 +169,10 @@ class Search:
         return value, mask, gains
 
     def _exchanged(self, mask: int, gains: list[int]) -> int:
-        """Exchange one place for another as long as that improves the choice."""
+        """Exchange chosen places for others while this improves the choice; return its mask.
+
+        One place is exchanged at a time. Places that must be chosen are kept.
+        """
         while True:
             moves = [
                 (gains[j] - gains[i] - self._pair[i][j], i, j)

@@ -14,7 +14,7 @@ class UsageTotals:
     """Adds up intervals. A total is the sum over all containers and the unattributed amount.
 
     The amount of a container is divided among its holdings. If all holdings of a container are
-    final, a further amount for the container is unattributed.
+    final, amounts that arrive later are unattributed.
 
     Attributes:
         containers: the container accounts.

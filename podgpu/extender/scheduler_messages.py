@@ -127,7 +127,10 @@ def parse_question(body: bytes) -> Question:
         return Question(pod, _names(names))
     nodes = _first(sent.Nodes, sent.nodes)
     if nodes is None:
-        raise MalformedError("neither NodeNames nor Nodes", "the scheduler has to send one of them")
+        raise MalformedError(
+            "the request has neither NodeNames nor Nodes",
+            "the scheduler has to send one of them",
+        )
     listed = _read("Nodes", nodes, _NodeList)
     rest = {
         key: raw

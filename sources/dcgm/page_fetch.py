@@ -119,8 +119,10 @@ def _credentials(options: Options) -> dict[str, str]:
 def _secret(path: Path) -> str:
     try:
         data = read_file(path, _SECRET, None).data or b""
+    except AbsentError as error:
+        raise TransientError(f"{error}; check that the file is mounted") from None
     except UnreadableError as error:
-        raise TransientError(f"{error}; check that it is mounted") from None
+        raise TransientError(str(error)) from None
     text = data.decode("utf-8", "replace").strip()
     if not text or not text.isprintable():
         raise TransientError(f"{path}: must contain one line with only the secret")

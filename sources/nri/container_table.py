@@ -114,7 +114,8 @@ class ContainerTable:
             self._listed |= containers
             if max(len(self._pods), len(self._listed)) > MAX_CONTAINERS:
                 raise ConnectionLostError(
-                    f"the runtime listed more than {MAX_CONTAINERS} pods or containers, the limit"
+                    f"the runtime listed more than {MAX_CONTAINERS} pods or containers; podgpu "
+                    "supports no more"
                 )
 
     def complete_list(self) -> None:

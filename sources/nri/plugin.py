@@ -165,7 +165,8 @@ class Plugin:
         """Add a part of the list; containers may precede their pods."""
         if max(len(chunk.pods), len(chunk.containers)) > MAX_CONTAINERS:
             raise ConnectionLostError(
-                f"the runtime listed more than {MAX_CONTAINERS} pods or containers, the limit"
+                f"the runtime listed more than {MAX_CONTAINERS} pods or containers; podgpu "
+                "supports no more"
             )
         pods = filter(None, map(read_pod, chunk.pods))
         containers = filter(None, map(read_container, chunk.containers))

@@ -1,4 +1,7 @@
-"""The checks of `podgpu doctor` for the nvml source: driver, library, device files, GPUs."""
+"""The checks of `podgpu doctor` for the nvml source.
+
+They check driver, library, device files, GPUs, MIG mode, profiling and visible processes.
+"""
 
 import asyncio
 import ctypes

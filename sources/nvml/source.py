@@ -92,7 +92,11 @@ class NvmlSource:
         await ctx.emit(TopologyRead((), ()))
 
     async def _close(self, state: NvmlState) -> None:
-        """Stop the threads; abandon those that do not end in time."""
+        """Stop the threads and shut NVML down; abandon threads that do not end in time.
+
+        If the thread that waits for XID errors does not end, NVML is not shut down: this would
+        crash podgpu.
+        """
         watch = state.xid_watch
         if watch is not None and watch.is_alive():
             watch.stop()

@@ -12,8 +12,8 @@ class ListCompleteness:
     unreachable, it knows only static pods. A container that is missing from such a list may still
     hold devices. The list is complete again when each of the earlier containers has been in a list
     since the restart, or when the kubelet has run for `max_wait_ns`: the missing containers no
-    longer exist then. If podgpu has just started too and knows no earlier list, only that time
-    decides.
+    longer exist then. Before the first complete list since podgpu's start, a list is complete only
+    when the kubelet has run for `max_wait_ns`.
 
     All times are nanoseconds of the monotonic clock.
 

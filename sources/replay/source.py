@@ -79,8 +79,8 @@ class ReplaySource:
     def _unreadable(self, error: OSError) -> PermanentError | TransientError:
         if self._demo:
             return PermanentError(
-                f"{self._path.name}, the recording for {DEMO}, is missing in this installation: "
-                "reinstall podgpu, or give the path of a recording"
+                f"{self._path.name}, the recording for {DEMO}, cannot be read "
+                f"({error.strerror or error}): reinstall podgpu, or give the path of a recording"
             )
         if isinstance(error, FileNotFoundError):
             return TransientError(

@@ -24,7 +24,7 @@ EMPTY: Final = "(empty)"
 
 
 class GroupByError(ValueError):
-    """A text is not a valid grouping. The message lists the valid ones."""
+    """A text is not a valid grouping. The message says what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)

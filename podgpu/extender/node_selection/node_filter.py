@@ -49,7 +49,10 @@ def filter_node(demand: Demand, node: NodeKnowledge, now: float) -> FilterResult
 
 
 def unfiltered(demand: Demand, why: str) -> FilterResult:
-    """Return the result for a node that was not checked in time: it passes if nothing is required.
+    """Return the result for a node that was not checked in time.
+
+    The node fails if the pod requests GPUs and has a requirement or an invalid annotation.
+    Otherwise it passes.
 
     Args:
         demand: what the pod requests.

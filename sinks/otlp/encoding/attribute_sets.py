@@ -175,8 +175,8 @@ def container_attributes(
         subject: the container.
         pod: metadata of its pod, if known.
         node: the node's name.
-        extra: configured attributes. Those that identify a service, a pod or a workload are left
-            out: they describe podgpu, whose pod has the variables that set them.
+        extra: configured attributes. Those of a service, container, pod, namespace or workload are
+            left out: they describe podgpu itself, not the container.
     """
     identity = {
         "k8s.node.name": node,

@@ -52,7 +52,7 @@ class Selection:
         self._kept: Sequence[int] = ()
 
     def requests(self, snapshot: Snapshot, order: PointOrder) -> list[tuple[int, bytes]]:
-        """Return requests with the points of a snapshot, each with its number of points."""
+        """Return the encoded requests for a snapshot, as pairs: number of points, bytes."""
         if not self._entries:
             return []
         raw = self._values(snapshot)

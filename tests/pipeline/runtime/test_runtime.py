@@ -93,7 +93,8 @@ class TestStartAndStop:
             async with running(configured({"g": ("gpus", 0)}, {"k": ("keep", 0)})):
                 pass
         assert asyncio.get_running_loop().time() - started < 12
-        assert "sink k did not stop" in caplog.text
+        [message] = [text for text in caplog.messages if "sink k did not stop" in text]
+        assert message.endswith("; podgpu cancels it")
         assert keeper(registered).left == 1
 
     async def test_a_stop_while_a_sink_is_being_entered_is_obeyed(

@@ -115,8 +115,8 @@ MALFORMED = {
     b'{"Pod":{"metadata":{"annotations":{"podgpu.io/require":1}}},"NodeNames":[]}':
         "Pod can't be read",
     b'{"Pod":{"metadata":' + DEEP + b'},"NodeNames":[]}': "body can't be read",
-    b'{"Pod":{}}': "neither NodeNames nor Nodes",
-    b'{"Pod":{},"Nodes":null,"NodeNames":null}': "neither NodeNames nor Nodes",
+    b'{"Pod":{}}': "the request has neither NodeNames nor Nodes",
+    b'{"Pod":{},"Nodes":null,"NodeNames":null}': "the request has neither NodeNames nor Nodes",
     b'{"Pod":{},"NodeNames":{}}': "NodeNames can't be read",
     b'{"Pod":{},"NodeNames":[1]}': "NodeNames can't be read",
     b'{"Pod":{},"NodeNames":["\xff"]}': "NodeNames can't be read",

@@ -136,7 +136,12 @@ class TestCredentials:
 
     @pytest.mark.parametrize(
         ("content", "message"),
-        [(None, "no such file; check that it is mounted"), ("", "one line"), ("a\nb", "one line")],
+        [
+            (None, "no such file; check that the file is mounted$"),
+            ("a" * 70_000, "64KiB"),
+            ("", "one line"),
+            ("a\nb", "one line"),
+        ],
     )
     async def test_a_secret_file_must_exist_and_hold_one_line(
         self, tmp_path: Path, content: str | None, message: str

@@ -64,6 +64,8 @@ class SegmentFile:
     def read(self, offset: int, length: int) -> bytes:
         """Return the bytes at an offset; fewer than `length` at the end of the file.
 
+        If `lenient` is set, blocks that cannot be read are zeros, and `error` is the read error.
+
         Raises:
             OSError: the disk can't be read, and `lenient` is not set.
         """
