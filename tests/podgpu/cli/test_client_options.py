@@ -97,7 +97,7 @@ def test_an_option_takes_precedence_over_its_variable(files: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "environ", "why"),
     [
-        (("--cert-file", "cert"), {}, "--cert-file needs --key-file: a certificate and its key go"),
+        (("--cert-file", "cert"), {}, "--cert-file needs --key-file: give both the certificate"),
         ((), {"PODGPU_KEY_FILE": "key"}, "PODGPU_KEY_FILE needs --cert-file"),
         (
             ("--ca-file", "ca", "--insecure"),

@@ -98,4 +98,4 @@ async def test_a_full_disk_is_a_failure(tmp_path: Path) -> None:
         output, errors = await process.communicate()
     verdict, observed, fix = output.decode().strip().split("|")
     assert (verdict, observed) == ("failure", "the disk is full"), errors
-    assert f"free space on the disk of {tmp_path}" in fix
+    assert f"make space on the disk of {tmp_path}" in fix

@@ -291,8 +291,7 @@ async def test_a_file_that_is_too_large_is_not_read(path: Path) -> None:
     async with following(path, max_size=ByteSize(100)) as ctx:
         await ctx.wait_for_pods("a")
         replace(path, listing("a") + " " * 100)
-        fault = "is larger than the maximum of 100B; raise max_size"
-        assert await ctx.wait_for_loss() == f"{path}: {fault}"
+        assert "larger than the maximum of 100B; raise max_size" in await ctx.wait_for_loss()
         replace(path, listing("a").ljust(100))
         await ctx.wait_for(ClaimsReplaced, 2)
 

@@ -384,10 +384,7 @@ class Store:
             self._remove_leftovers()
 
     def discard_all(self) -> None:
-        """Close the store after its folder was removed, and count its points as removed.
-
-        Points in flight are counted when their records are released, the others now.
-        """
+        """Close the store after its folder was removed; count points that are not in flight."""
         self._in_flight.mark_lost(None, REMOVED)
         self._counters.drop(REMOVED, self.end - self.reader.position.position)
         self._writer.close()
