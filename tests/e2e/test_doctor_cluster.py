@@ -120,7 +120,7 @@ def objects(cluster: Cluster, helm: Helm) -> Iterator[Objects]:
 def test_a_cluster_without_podgpu_is_a_failure(objects: Objects) -> None:
     (found,) = objects.found("cluster.daemonset")
     assert found.verdict == "failure"
-    assert "podgpu has none" in found.saw
+    assert "there is no DaemonSet of podgpu" in found.saw
     assert "helm install podgpu" in found.repair
 
 
