@@ -114,13 +114,6 @@ class GpuUsageSampler:
         self.was_down = self.processes_hidden = False
         self._now = now
         self._target = ReadTarget(nvml, gpu.handle, gpu.uuid, _WANTED, now)
-        self._utilization = Utilization(nvml, gpu.handle)
-        # The slow tier has the readers that a GPU with MIG mode on lacks; both tiers always run.
-        plan = Plan([])
-        plan.add(plan.fast, Energy(self._target))
-        plan.add(plan.slow, self._utilization)
-        plan.slow += shared(self._target, carries=False)
-        self._gpu_device = _SampledDevice(gpu.uuid, plan)
         self._has_instances = self._has_gpu_profiler = False
         self._instances: dict[tuple[str, int], _SampledDevice] = {}
 
@@ -194,6 +187,21 @@ class GpuUsageSampler:
             instance = self._profiling.profiler(uuid, placement.gpu_instance_id)
             plan.add(plan.fast, instance)
         return _SampledDevice(uuid, plan)
+
+    # The event loop makes the sampler. The first sample makes its readers, on a worker thread:
+    # pynvml's first lookup of a function waits for a lock.
+    @cached_property
+    def _gpu_device(self) -> _SampledDevice:
+        # The slow tier has the readers that a GPU with MIG mode on lacks; both tiers always run.
+        plan = Plan([])
+        plan.add(plan.fast, Energy(self._target))
+        plan.add(plan.slow, self._utilization)
+        plan.slow += shared(self._target, carries=False)
+        return _SampledDevice(self.gpu.uuid, plan)
+
+    @cached_property
+    def _utilization(self) -> Utilization:
+        return Utilization(self._target.nvml, self._target.handle)
 
     @cached_property
     def _profiling(self) -> Profiling:

@@ -62,7 +62,7 @@ class Utilization:
     """
 
     def __init__(self, nvml: Library, handle: Handle) -> None:
-        self._nvml = nvml
+        self._function = nvml.function("nvmlDeviceGetProcessUtilization")
         self._handle = handle
         self._array = GrowingArray(library.ProcessUtilization, _INITIAL_SIZE, _MAX_SIZE)
         self._since = ctypes.c_ulonglong()
@@ -80,10 +80,8 @@ class Utilization:
             # Start now: older samples of the driver do not belong to a known interval.
             self._since.value = at.wall_ns // 1000
             last = None
-        # Looked up here, on a worker thread: pynvml's first lookup of a function waits for a lock.
-        function = self._nvml.function("nvmlDeviceGetProcessUtilization")
         code = self._array.fill(
-            lambda count, array: function(self._handle, array, count, self._since)
+            lambda count, array: self._function(self._handle, array, count, self._since)
         )
         if code not in (codes.OK, codes.NOT_FOUND):
             self._last = None

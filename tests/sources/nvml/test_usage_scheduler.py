@@ -3,15 +3,17 @@
 import asyncio
 import itertools
 import os
+import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from pipeline.model import NS, DevicesDiscovered, DeviceUse, PartialRef, ProcessUse
+from sources.nvml.library import Library
 from sources.nvml.usage_scheduler import VALIDITY_INTERVALS
 from tests.fakes.nvml import ALL_ONES_64, FakeNvml, Load, Proc, Ramp, Sample, h100s
 from tests.sources.nvml.fake_procfs import OWNER, TICKS
@@ -324,3 +326,22 @@ async def test_a_reload_uses_a_changed_procfs_path(fake_nvml: FakeNvml, proc: Pr
 
 def test_the_default_procfs_is_that_of_this_machine() -> None:
     assert options().proc == Path("/proc")
+
+
+async def test_no_function_of_the_library_is_looked_up_by_the_event_loop(
+    fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[threading.Thread] = set()
+    look_up = Library.function
+
+    def recorded(library: Library, *names: str) -> Callable[..., int]:
+        threads.add(threading.current_thread())
+        return look_up(library, *names)
+
+    monkeypatch.setattr(Library, "function", recorded)
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(2))
+    async with running(ctx, usage_options()):
+        await next_usage_samples(ctx, 2)
+    assert threads
+    assert threading.main_thread() not in threads
