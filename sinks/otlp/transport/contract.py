@@ -1,5 +1,6 @@
 """What the transports for gRPC and HTTP have in common."""
 
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from pipeline.base.version import VERSION
@@ -15,7 +16,7 @@ USER_AGENT: Final = f"podgpu/{VERSION} (OTLP exporter; Python)"
 """Exporter, version and language, as the specification requires. podgpu does not use the SDK."""
 
 
-class Transport:
+class Transport(ABC):
     """Sends one message at a time over one connection. Create it in a running event loop.
 
     Args:
@@ -27,6 +28,7 @@ class Transport:
         self._connection: Any = None
         self._tls: Tls | None = None
 
+    @abstractmethod
     async def send(self, message: bytes, credentials: RequestCredentials) -> Outcome:
         """Send an encoded request of the transport's signal.
 
@@ -35,11 +37,10 @@ class Transport:
             credentials: certificates and token. If the certificates changed, a new connection is
                 opened: outdated ones are not used.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _connect(self, tls: Tls | None) -> Any:
         """Return a new connection, which has a coroutine function `close`."""
-        raise NotImplementedError
 
     async def _connected(self, tls: Tls | None) -> Any:
         if self._connection is None or tls is not self._tls:
