@@ -18,7 +18,8 @@ from sources.nvml.event_counts import ClockEvents
 from sources.nvml.library import Call, Handle, Library
 from sources.nvml.options import Options
 
-VALIDITY_INTERVALS: Final = 3  # intervals of a reading's tier for which it is valid
+VALIDITY_INTERVALS: Final = 3
+"""Number of intervals for which a reading, or a usage sample, is valid."""
 
 NONE32: Final = 0xFFFF_FFFF
 NONE64: Final = 0xFFFF_FFFF_FFFF_FFFF

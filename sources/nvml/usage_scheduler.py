@@ -13,11 +13,10 @@ from sources.nvml.inventory import Inventory
 from sources.nvml.open_gpu import OpenGpu
 from sources.nvml.options import Options
 from sources.nvml.process_owners import ProcessLookup
+from sources.nvml.reader_parts import VALIDITY_INTERVALS
 from sources.nvml.restart_state import NvmlState
 from sources.nvml.sample_owners import pids, to_device_use
 from sources.nvml.worker_pool import Job, Step
-
-VALIDITY_INTERVALS: Final = 3  # intervals for which a usage sample is valid
 
 _LOOKUP_TIMEOUT: Final = 1.0
 """Seconds that looking up processes may take: more than it ever needs, unless it hangs."""

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.model import NS, DevicesDiscovered, DeviceUse, PartialRef, ProcessUse
 from sources.nvml.library import Library
-from sources.nvml.usage_scheduler import VALIDITY_INTERVALS
+from sources.nvml.reader_parts import VALIDITY_INTERVALS
 from tests.fakes.nvml import ALL_ONES_64, FakeNvml, Load, Proc, Ramp, Sample, h100s
 from tests.sources.nvml.fake_procfs import OWNER, TICKS
 from tests.sources.nvml.fake_procfs import Proc as Procfs
