@@ -2,7 +2,7 @@
 
 dcgm-exporter parses them in this way: an option has one dash or two, and its value after a blank or
 after `=`. The value of a switch can only be after `=`. Parsing stops at the first word that is not
-an option.
+an option: it is a command (`help`, `h`, `version`), or it is ignored with all words after it.
 """
 
 import re
@@ -20,6 +20,8 @@ COMMAND: Final = "podgpu dcgm-exporter"
 T = TypeVar("T", str, int, bool, tuple[str, ...])
 
 _INFO_FLAGS: Final = {"h": "help", "help": "help", "v": "version", "version": "version"}
+_INFO_COMMANDS: Final = {"h": "help", "help": "help", "version": "version"}
+"""Words that are commands. dcgm-exporter has `help` and `h`, as every program of urfave/cli."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,10 @@ class Settings:
     def above(self, lower: Mapping[str, Setting]) -> "Settings":
         """Return these settings; options that they do not set have the values of another layer."""
         return Settings(self._given, lower)
+
+    def below(self, upper: Mapping[str, Setting]) -> "Settings":
+        """Return these settings; options that another layer sets have the values of that layer."""
+        return Settings(upper, self._given)
 
     def text(self, name: str) -> str:
         """Return the value of a text option."""
@@ -102,7 +108,7 @@ class Line:
 
     Attributes:
         settings: settings by name of the option.
-        info: `help` or `version` if requested, else empty.
+        info: `help` or `version` if an option or a command requests it, else empty.
         ignored: the first word that is not an option, and all words after it.
     """
 
@@ -148,7 +154,10 @@ def read(arguments: Sequence[str]) -> Line:
         line.add(option, flag, _checked(option, flag, text, problems))
     if problems:
         raise ConfigError(COMMAND, problems)
-    line.ignored = tuple(rest)
+    if rest and rest[0] in _INFO_COMMANDS:
+        line.info = line.info or _INFO_COMMANDS[rest[0]]
+    else:
+        line.ignored = tuple(rest)
     return line
 
 

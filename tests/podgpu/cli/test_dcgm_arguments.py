@@ -83,9 +83,22 @@ def test_everything_after_the_first_word_is_ignored() -> None:
     assert read(["-k", "-", "-f"]).ignored == ("-", "-f")
 
 
-@pytest.mark.parametrize("word", ["-h", "--help", "-help", "-v", "--version"])
-def test_help_and_version(word: str) -> None:
-    assert read(["-k", word]).info == ("help" if "h" in word else "version")
+@pytest.mark.parametrize(
+    "word", ["-h", "--help", "-help", "h", "help", "-v", "--version", "version"]
+)
+@pytest.mark.parametrize("before", [[], ["-k"], ["-f", "x"], ["--"]])
+def test_help_and_version_are_options_and_commands(before: list[str], word: str) -> None:
+    line = read([*before, word, "more"])
+    if before == ["--"] and word.startswith("-"):
+        assert (line.info, line.ignored) == ("", (word, "more"))
+    else:
+        assert line.info == ("help" if "h" in word else "version")
+
+
+@pytest.mark.parametrize("word", ["v", "Help", "helps", "run", "true", "completion"])
+def test_no_other_word_is_a_command(word: str) -> None:
+    line = read(["-k", word, "help"])
+    assert (line.info, line.ignored) == ("", (word, "help"))
 
 
 @pytest.mark.parametrize(
