@@ -49,6 +49,9 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.Meta(pattern=r"^([^:\s]+:[^:\s]+)?$"),
         Doc("A ConfigMap with such a file in its key metrics, as NAMESPACE:NAME."),
     ] = ""
+    rows: Annotated[
+        tuple[str, ...], Doc("The rows of such a file, written here: NAME, type, help.")
+    ] = ()
     kubeconfig: Annotated[
         Path | None,
         LeadsTo("kubeconfig"),
@@ -69,9 +72,10 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Return a problem if both a file and a ConfigMap are set."""
-        if self.file is not None and self.configmap:
-            yield "configmap", "file is set too: remove one of the two"
+        """Return a problem for each list of fields that is set in addition to another one."""
+        given = [name for name in ("file", "configmap", "rows") if getattr(self, name)]
+        for name in given[1:]:
+            yield name, f"{given[0]} is set too: remove one of the two"
 
 
 class Http(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,10 @@
-"""Reads the text of a counters list from a file or a ConfigMap, and waits for changes."""
+"""Reads the text of a counters list from a file, a ConfigMap or the configuration itself.
+
+The first two are also followed for changes.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -205,7 +208,43 @@ class ListConfigMap:
         self._asked.set()
 
 
-Origin: TypeAlias = ListFile | ListConfigMap
+def text_of_rows(rows: Iterable[str]) -> str:
+    """Return a list with these rows, one per line, so that line numbers are numbers of rows."""
+    return "\n".join(" ".join(row.splitlines()) for row in rows)
+
+
+class ListRows:
+    """A list in the configuration itself. It never changes.
+
+    Attributes:
+        place: the key of the configuration, for messages.
+        vital: whether podgpu needs the list to start.
+        watching: context manager to use around calls of `wait`.
+    """
+
+    place = "counters.rows"
+    vital = True
+    watching = nullcontext()
+
+    def __init__(self, rows: Iterable[str]) -> None:
+        self._text = text_of_rows(rows)
+        self._asked = asyncio.Event()
+
+    async def read(self) -> str:
+        """Return the text of the list."""
+        self._asked.clear()
+        return self._text
+
+    async def wait(self) -> None:
+        """Wait until `ask` is called."""
+        await self._asked.wait()
+
+    def ask(self) -> None:
+        """Let `wait` return."""
+        self._asked.set()
+
+
+Origin: TypeAlias = ListFile | ListConfigMap | ListRows
 """Where a list is stored."""
 
 
@@ -215,4 +254,4 @@ def origin_of(setting: Counters, connect: Connect) -> Origin | None:
         return ListFile(setting.file)
     if setting.configmap:
         return ListConfigMap(setting.configmap, setting.kubeconfig, connect)
-    return None
+    return ListRows(setting.rows) if setting.rows else None

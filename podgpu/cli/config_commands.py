@@ -165,23 +165,31 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def _check_counters(config: Config, origin: str) -> None:
-    """Print a warning on stderr if rows of the counters file are ignored.
+    """Print a warning on stderr if rows of the counters file, or of `counters.rows`, are ignored.
 
     Raises:
         ConfigError: the file does not exist or cannot be read.
     """
     setting = config.counters
-    if setting.file is None:
+    if setting.file is None and not setting.rows:
         return
     from pipeline.counters.list_follower import DEFAULT_TEXT
-    from pipeline.counters.list_source import ListUnavailableError, read_list
+    from pipeline.counters.list_source import (
+        ListRows,
+        ListUnavailableError,
+        read_list,
+        text_of_rows,
+    )
     from pipeline.counters.plan_builder import planned, warning
 
-    try:
-        text = read_list(setting.file, orphan=True)
-    except ListUnavailableError as error:
-        raise ConfigError(origin, [Problem("counters.file", str(error))]) from error
-    if message := warning(str(setting.file), planned(text, setting), DEFAULT_TEXT):
+    place, text = ListRows.place, text_of_rows(setting.rows)
+    if setting.file is not None:
+        place = str(setting.file)
+        try:
+            text = read_list(setting.file, orphan=True)
+        except ListUnavailableError as error:
+            raise ConfigError(origin, [Problem("counters.file", str(error))]) from error
+    if message := warning(place, planned(text, setting), DEFAULT_TEXT):
         print(message, file=sys.stderr)
 
 

@@ -2,9 +2,13 @@
 
 Version 1 has one `collection`, version 2 several `collections`. podgpu reads every file that
 dcgm-exporter reads: keys that only configure DCGM are accepted, and have no effect.
+
+The file may give fields an interval of their own. podgpu reads all fields at one interval: the
+shortest of the file, so that no reading is older than the file says.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,20 +16,24 @@ import msgspec
 
 from config.errors import ConfigError, Problem
 from config.loader import parse_struct, read
-from podgpu.cli.dcgm_exporter.go_arguments import Setting, milliseconds
+from podgpu.cli.dcgm_exporter.go_arguments import Setting, Settings, milliseconds
 
-_FIELDS_IN_FILE: Final = (
-    "podgpu reads fields only from a counters file: write each field as a line NAME, type, help "
-    "into a file, and set metrics.file to its path"
-)
+_QUOTE: Final = '"'
+_DEFAULT_INTERVAL: Final = Settings().number("collect-interval")
 
 
 class Inline(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A row of a counters file, written in YAML. podgpu does not support such rows."""
+    """A row of a counters file, written in YAML."""
 
     name: str
     prometheus_type: str
     help: str
+
+    @property
+    def row(self) -> str:
+        """The row as in a counters file."""
+        cells = (self.name.strip(), self.prometheus_type.strip(), self.help)
+        return ", ".join(f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' for cell in cells)
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -131,14 +139,36 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             yield "collections", "belongs to version 2; write version: 2"
         if self.version == 2 and self.collection != Collection():
             yield "collection", "belongs to version 1; write version: 1"
-        if self.metrics.fields:
-            yield ("metrics", "fields"), _FIELDS_IN_FILE
+        if self.metrics.fields and self.metrics.file:
+            yield ("metrics", "fields"), "file is set too: remove one of the two"
         if sum(each.includes_all for each in self.collections) > 1:
             yield "collections", "only one of them can include all fields"
 
 
-def settings(path: Path) -> tuple[dict[str, Setting], list[str]]:
-    """Return the settings in the file, by option name, and warnings about ignored intervals.
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """What a file says.
+
+    Attributes:
+        options: settings by option name. `collectors` is a list of rows if the file contains them.
+        intervals: each interval of the file in milliseconds, by its place in the file.
+    """
+
+    options: dict[str, Setting]
+    intervals: dict[str, int]
+
+    def unmet(self, interval: int) -> list[str]:
+        """Return a warning for each interval of the file that is shorter than the one in use."""
+        return [
+            f"{place}: {asked} ms is shorter than the interval in use, {interval} ms: podgpu reads "
+            "all fields at one interval"
+            for place, asked in self.intervals.items()
+            if asked < interval
+        ]
+
+
+def settings(path: Path) -> FileSettings:
+    """Return the settings in the file.
 
     Raises:
         ConfigError: the file cannot be read or is invalid.
@@ -148,39 +178,36 @@ def settings(path: Path) -> tuple[dict[str, Setting], list[str]]:
     found: dict[str, Setting] = {}
     if file := document.metrics.file.strip():
         found["collectors"] = Setting(file, f"{origin}: metrics.file")
+    elif document.metrics.fields:
+        rows = tuple(field.row for field in document.metrics.fields)
+        found["collectors"] = Setting(rows, f"{origin}: metrics.fields")
     if document.metrics.enable_exporter_metrics:
         place = f"{origin}: metrics.enableExporterMetrics"
         found["enable-exporter-metrics"] = Setting(True, place)
+    intervals: dict[str, int] = {}
     for place, text in _intervals(document):
         try:
-            number = milliseconds(text.strip())
+            intervals[f"{origin}: {place}"] = milliseconds(text.strip())
         except ValueError as error:
             raise ConfigError(origin, [Problem(place, str(error))]) from None
-        found["collect-interval"] = Setting(number, f"{origin}: {place}")
-    warnings = [
-        f"{origin}: {place}: podgpu reads all fields at one interval, so this has no effect"
-        for place in _separate_intervals(document)
-    ]
-    return found, warnings
+    if intervals:
+        shortest = min(intervals, key=lambda place: intervals[place])
+        # Without an interval for all fields, the others have the default interval of the option.
+        if _has_interval_for_all(document) or intervals[shortest] < _DEFAULT_INTERVAL:
+            found["collect-interval"] = Setting(intervals[shortest], shortest)
+    return FileSettings(found, intervals)
 
 
-def _intervals(document: Document) -> list[tuple[str, str]]:
+def _has_interval_for_all(document: Document) -> bool:
+    return bool(document.collection.interval.strip()) or any(
+        each.includes_all for each in document.collections
+    )
+
+
+def _intervals(document: Document) -> Iterator[tuple[str, str]]:
     if document.collection.interval.strip():
-        return [("collection.interval", document.collection.interval)]
-    return [
-        (f"collections[{at}].every", each.every)
-        for at, each in enumerate(document.collections)
-        if each.includes_all
-    ]
-
-
-def _separate_intervals(document: Document) -> list[str]:
-    groups = [
-        f"collection.watchGroups[{at}]" for at in range(len(document.collection.watch_groups))
-    ]
-    named = [
-        f"collections[{at}]"
-        for at, each in enumerate(document.collections)
-        if not each.includes_all
-    ]
-    return groups + named
+        yield "collection.interval", document.collection.interval
+    for at, group in enumerate(document.collection.watch_groups):
+        yield f"collection.watchGroups[{at}].interval", group.interval
+    for at, named in enumerate(document.collections):
+        yield f"collections[{at}].every", named.every

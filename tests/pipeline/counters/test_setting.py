@@ -50,6 +50,10 @@ def test_a_field_can_be_added_by_any_name_and_by_its_group(word: str) -> None:
             "{file: /x, configmap: 'a:b'}",
             "33: counters.configmap: file is set too: remove one of the two",
         ),
+        (
+            "{configmap: 'a:b', rows: ['A, gauge, a']}",
+            "36: counters.rows: configmap is set too: remove one of the two",
+        ),
     ],
 )
 def test_an_invalid_setting_is_an_error_with_its_position(text: str, problem: str) -> None:
@@ -93,6 +97,13 @@ class TestCheck:
         out, err = capsys.readouterr()
         assert "valid: sources gpus" in out
         assert expected in err
+
+    def test_so_are_rows_in_the_configuration(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        rows = '["DCGM_FI_DEV_GPU_TEMP, gauge, a", "DCGM_FI_DEV_FB_USE, gauge, x"]'
+        assert check(tmp_path, f"{{rows: {rows}}}") == 0
+        assert "counters.rows: a row is ignored:\n  line 2: DCGM_" in capsys.readouterr().err
 
     def test_a_missing_list_is_an_error(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
