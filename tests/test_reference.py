@@ -82,7 +82,7 @@ def test_the_sections_have_exactly_the_keys_of_the_schema() -> None:
         ("source replay", "path", "text; at least 1 character", "required"),
         ("sink otlp", "queue.max_size", "size, at least 1MiB, at most 1TiB", "`64MiB`"),
         ("sink jsonl", "queue.max_size", "size, at least 1MiB, at most 1TiB", "`64MiB`"),
-        ("sink prometheus", "sharing", r"info \| copies", "`info`"),
+        ("sink prometheus", "sharing", r"info \| claims \| copies", "`info`"),
     ],
 )
 def test_a_row_shows_type_bounds_and_default(

@@ -4,7 +4,8 @@ Readings of a device with one holder have the labels of that holder. If several 
 pod hold it, its readings have the labels of the pod, and an empty container label. If several pods
 hold it, these labels are empty: a copy for each holder would make sums wrong.
 `podgpu_device_holder_info` lists the holders, for joins in PromQL. With the option
-`sharing: copies`, there is a copy for each holder and each of its replicas.
+`sharing: copies`, there is a copy for each holder and each of its replicas; with
+`sharing: claims` only where a ResourceClaim was allocated the device.
 """
 
 import re
@@ -14,12 +15,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from pipeline.exposition.naming import POD_LABELS, REPLICA_LABEL, PageNaming
+from pipeline.exposition.naming import (
+    CLAIM_LABELS,
+    CLAIMED_MIG_LABELS,
+    POD_LABELS,
+    REPLICA_LABEL,
+    PageNaming,
+)
 from pipeline.exposition.text_format import labels, number
 from pipeline.fields import LABELS
 from pipeline.model import (
     Access,
     Attribution,
+    ClaimedDevice,
     Device,
     Holder,
     Instant,
@@ -86,7 +94,10 @@ def _render(attribution: Attribution, naming: PageNaming) -> Rendered:
     for holder in attribution.holders:
         holders.setdefault(labels(_holder_info_labels(holder, naming)), holder)
     holder_pairs = [
-        _holder_labels(holder, replica, naming)
+        [
+            *_holder_labels(holder, replica, naming),
+            *_claim_labels(_claim_of(holder, attribution.holders), device, naming),
+        ]
         for holder, replica in _shown_holders(attribution.holders, naming)
     ]
     lines: defaultdict[str, list[bytes]] = defaultdict(list)
@@ -99,7 +110,8 @@ def _render(attribution: Attribution, naming: PageNaming) -> Rendered:
     if device.facts:
         add("podgpu_device_board_info", own, labels(constant_texts.items()), no_holder)
     for text, holder in holders.items():
-        add("podgpu_device_holder_info", own, text)
+        claim = labels(_claim_labels(holder.claimed, device, naming))
+        add("podgpu_device_holder_info", own, text, claim)
         if holder.share is not None and (share := number(holder.share)) is not None:
             add("podgpu_device_holder_share", own, text, value=share)
         if holder.pod is not None:
@@ -125,7 +137,9 @@ def _shown_holders(
     holders: Sequence[Holder], naming: PageNaming
 ) -> Iterator[tuple[Holder | None, str]]:
     """Yield (holder, replica) for each copy of a reading; without copies, yield one pair."""
-    if naming.options.sharing == "info" or not holders:
+    sharing = naming.options.sharing
+    by_claim = sharing == "claims" and any(holder.claimed for holder in holders)
+    if not (by_claim or (sharing == "copies" and holders)):
         yield only_holder(holders), ""
         return
     for holder in holders:
@@ -152,6 +166,33 @@ def _holder_labels(
     if pod:
         pairs += pod_labels(subject.uid, holder.pod if holder is not None else None, naming)
     return pairs
+
+
+def _claim_of(holder: Holder | None, holders: Sequence[Holder]) -> ClaimedDevice | None:
+    """Return the ResourceClaim of a holder; without a holder, the one that all holders share."""
+    if holder is not None:
+        return holder.claimed
+    shared = {each.claimed for each in holders}
+    return shared.pop() if len(shared) == 1 else None
+
+
+def _claim_labels(
+    claimed: ClaimedDevice | None, device: Device, naming: PageNaming
+) -> Iterator[tuple[str, str]]:
+    """Yield the labels of a ResourceClaim; nothing without one, or if they are not wanted."""
+    options = naming.options
+    if claimed is None or "resource_claims" not in options.inline or not options.containers:
+        return
+    texts = (
+        claimed.claim_name,
+        claimed.claim_namespace,
+        claimed.driver,
+        claimed.pool,
+        claimed.device,
+    )
+    yield from zip(CLAIM_LABELS, texts, strict=True)
+    if device.mig is not None:
+        yield from zip(CLAIMED_MIG_LABELS, (device.mig.profile, device.uuid), strict=True)
 
 
 def _holder_info_labels(holder: Holder | Access, naming: PageNaming) -> Iterable[tuple[str, str]]:
@@ -226,7 +267,7 @@ def pod_labels(uid: str, pod: PodInfo | None, naming: PageNaming) -> Iterable[tu
     wanted = naming.options.inline
     if "pod_uid" in wanted:
         yield "pod_uid", uid
-    if pod is None or wanted in {(), ("pod_uid",)}:
+    if pod is None or {"labels", "annotations"}.isdisjoint(wanted):
         return
     label_pairs, annotations = _metadata_pairs(pod, naming)
     if "labels" in wanted:

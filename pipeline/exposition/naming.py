@@ -44,6 +44,14 @@ FORMS: Final[Mapping[LabelForm, LabelNames]] = {
 GPU_LABELS: Final = ("gpu", "pci_bus_id", "device", "modelName")
 MIG_LABELS: Final = ("GPU_I_PROFILE", "GPU_I_ID", "GPU_CI_ID")
 REPLICA_LABEL: Final = "vgpu"
+CLAIM_LABELS: Final = (
+    "dra_claim_name",
+    "dra_claim_namespace",
+    "dra_driver_name",
+    "dra_pool_name",
+    "dra_device_name",
+)
+CLAIMED_MIG_LABELS: Final = ("dra_mig_profile", "dra_mig_device_uuid")
 XID_LABELS: Final = ("err_code", "err_msg")
 POD_LABELS: Final = ("pod_uid", "phase", "owner_kind", "owner_name", "qos_class")
 
@@ -71,7 +79,7 @@ class PageNaming:
         self.names = names = FORMS[options.labels]
         self.node = node
         fixed = {*GPU_LABELS, names.uuid, *MIG_LABELS, names.hostname, *names.holder}
-        fixed |= {REPLICA_LABEL, *XID_LABELS, *POD_LABELS}
+        fixed |= {REPLICA_LABEL, *XID_LABELS, *POD_LABELS, *CLAIM_LABELS, *CLAIMED_MIG_LABELS}
         attrs = {name for field in CATALOGUE for name in field.attrs}
         facts: dict[str, str] = {}
         for row in plan.labels:

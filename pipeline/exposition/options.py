@@ -6,7 +6,8 @@ import msgspec
 
 from config.option_markers import Doc
 
-Inline: TypeAlias = Literal["pod_uid", "labels", "annotations"]
+Inline: TypeAlias = Literal["pod_uid", "labels", "annotations", "resource_claims"]
+Sharing: TypeAlias = Literal["info", "claims", "copies"]
 LabelForm: TypeAlias = Literal["dcgm", "dcgm-hostname", "dcgm-old", "dcgm-1x"]
 
 
@@ -22,7 +23,10 @@ class PageOptions(msgspec.Struct, frozen=True, kw_only=True):
     ] = "dcgm"
     inline: Annotated[
         tuple[Inline, ...],
-        Doc("What to add to every reading about the pod that holds its device."),
+        Doc(
+            "What to add to every reading about the pod that holds its device, and the "
+            "ResourceClaim by which it holds it."
+        ),
     ] = ()
     containers: Annotated[
         bool, Doc("Whether readings have the namespace, pod and container of the holder as labels.")
@@ -35,9 +39,10 @@ class PageOptions(msgspec.Struct, frozen=True, kw_only=True):
         Doc("Prefix of the names of pod labels; may be empty."),
     ] = "label_"
     sharing: Annotated[
-        Literal["info", "copies"],
+        Sharing,
         Doc(
             "Readings of a device with several holders: info shows each once without a container, "
-            "copies shows one for each holder and replica (label vgpu)."
+            "copies shows one for each holder and replica (label vgpu), claims does so only for "
+            "devices that a ResourceClaim was allocated."
         ),
     ] = "info"

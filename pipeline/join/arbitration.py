@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from pipeline.join.claim_resolution import PodKey, ResolvedClaim
-from pipeline.model import Holder, Instant, PartialRef
+from pipeline.model import ClaimedDevice, Holder, Instant, PartialRef
 
 # Sorts as `PartialRef` itself does, but much faster.
 _by_subject = attrgetter(
@@ -28,6 +28,7 @@ class Candidate(NamedTuple):
         rank: rank among the pods on the device; the pods with the lowest rank hold it.
         container_id: the runtime's id; empty if unknown.
         replicas: numbers of the device plugin's replicas that the container has.
+        claimed: the ResourceClaim that was allocated the device for the container; None if unknown.
     """
 
     claim: ResolvedClaim
@@ -37,6 +38,7 @@ class Candidate(NamedTuple):
     rank: int
     container_id: str
     replicas: tuple[str, ...]
+    claimed: ClaimedDevice | None = None
 
     @property
     def exclusive(self) -> bool:
@@ -127,6 +129,7 @@ def make_holder(candidate: Candidate, at: Instant, previous: Holder | None) -> H
         None if pod is None else pod.info,
         candidate.replicas,
         observed,
+        candidate.claimed,
     )
 
 

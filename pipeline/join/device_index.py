@@ -64,6 +64,7 @@ class ResolvedDevice(NamedTuple):
             GPU the container gets, and it need not be this one.
         is_reserved: whether the device belongs to a reservation pod, and is shared.
         admin_access: whether the id gives access for monitoring (`adminAccess`) and holds nothing.
+        dra_name: the id, `driver/pool/device`, if it is the name of a DRA driver; else empty.
     """
 
     uuid: str
@@ -72,6 +73,7 @@ class ResolvedDevice(NamedTuple):
     is_placeholder: bool = False
     is_reserved: bool = False
     admin_access: bool = False
+    dra_name: str = ""
 
 
 class DeviceIndex:
@@ -151,7 +153,10 @@ class DeviceIndex:
             return self._cache[key]
         if len(self._cache) >= _MAX_CACHED:  # replica ids that changed over weeks
             self._cache.clear()
-        found = self._cache[key] = self._resolve_uncached(raw.scheme, raw.text.lower())
+        found = self._resolve_uncached(raw.scheme, raw.text.lower())
+        if found is not None and raw.scheme == "dra":
+            found = found._replace(dra_name=raw.text)
+        self._cache[key] = found
         return found
 
     def alias_target(self, alias: str) -> ResolvedDevice | None:

@@ -167,7 +167,8 @@ class DraNameHistory:
                 if target is not None or is_pending or self._histories(raw):
                     one = devices.alias_target(target) if target is not None else None
             if one is not None:
-                found[one._replace(admin_access=admin)] = None
+                name = raw.text if raw.scheme == "dra" else ""
+                found[one._replace(admin_access=admin, dra_name=name)] = None
             elif not admin:
                 holds_unknown |= is_dra_name
                 if not is_pending:

@@ -1,12 +1,12 @@
 """Selects which claims about one pod are valid, by the strength of their evidence."""
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from pipeline.join.arbitration import Candidate
 from pipeline.join.claim_resolution import ResolvedClaim
 from pipeline.join.device_index import ResolvedDevice
 from pipeline.join.trust_rules import CONTAINER_RANK, POD_RANK, USER_CONTROLLED
-from pipeline.model import Evidence
+from pipeline.model import ClaimedDevice, Evidence
 
 
 class PodClaims(NamedTuple):
@@ -209,9 +209,22 @@ def _by_device(
     }
 
 
-_ContainerFacts: TypeAlias = tuple[float | None, bool, str, tuple[str, ...]]
-"""Share of a container in a device, whether the kubelet allocated the whole device to it, its id,
-and the numbers of its replicas, by all claims about the two; unknown parts are None or empty."""
+class _ContainerFacts(NamedTuple):
+    """What all claims about a container and a device say; unknown parts are None or empty.
+
+    Attributes:
+        share: the container's share of the device.
+        allocated_whole: whether the kubelet allocated the whole device to the container.
+        container_id: the runtime's id of the container.
+        replicas: numbers of the container's replicas of the device.
+        claimed: the ResourceClaim that was allocated the device; of several the first by name.
+    """
+
+    share: float | None
+    allocated_whole: bool
+    container_id: str
+    replicas: tuple[str, ...]
+    claimed: ClaimedDevice | None
 
 
 class _DeviceClaims:
@@ -241,15 +254,16 @@ class _DeviceClaims:
         name = resolved.subject.container
         if name not in self._facts:
             self._facts[name] = self._gather(name)
-        share, allocated_whole, container_id, replicas = self._facts[name]
+        facts = self._facts[name]
         return Candidate(
             resolved,
-            share if (own := self._share(resolved)) is None else own,
+            facts.share if (own := self._share(resolved)) is None else own,
             self._divisible,
-            allocated_whole,
-            _pod_rank(resolved.evidence, allocated_whole=allocated_whole, real=real),
-            resolved.claim.subject.container_id or container_id,
-            replicas,
+            facts.allocated_whole,
+            _pod_rank(resolved.evidence, allocated_whole=facts.allocated_whole, real=real),
+            resolved.claim.subject.container_id or facts.container_id,
+            facts.replicas,
+            facts.claimed,
         )
 
     def _share(self, resolved: ResolvedClaim) -> float | None:
@@ -276,12 +290,23 @@ class _DeviceClaims:
         allocated_whole = any(_is_exclusive(claim, f) for claim, f in claims)
         ids = {claim.claim.subject.container_id for claim, _ in claims} - {""}
         replicas = {f.replica for _, f in claims} - {""}
-        return (
+        return _ContainerFacts(
             min(shares)[1] if shares else None,
             allocated_whole,
             min(ids, default=""),
             tuple(sorted(replicas, key=lambda number: (len(number), number))),
+            min(filter(None, (_claimed(claim, f) for claim, f in claims)), default=None),
         )
+
+
+def _claimed(resolved: ResolvedClaim, found: ResolvedDevice) -> ClaimedDevice | None:
+    """Return the ResourceClaim and the name under which a claim names the device."""
+    namespace, _, name = resolved.claim.resource_claim.partition("/")
+    if not (name and found.dra_name):
+        return None
+    driver, _, rest = found.dra_name.partition("/")
+    pool, _, device = rest.rpartition("/")
+    return ClaimedDevice(namespace, name, driver, pool, device)
 
 
 def _is_exclusive(resolved: ResolvedClaim, found: ResolvedDevice) -> bool:

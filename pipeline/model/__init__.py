@@ -5,7 +5,15 @@ these types, the join turns events into a `Snapshot`, and sinks read snapshots. 
 I/O, reads a clock or knows a wire format.
 """
 
-from pipeline.model.claims import Claim, Evidence, Origin, PartialRef, RawDeviceId, Scheme
+from pipeline.model.claims import (
+    Claim,
+    ClaimedDevice,
+    Evidence,
+    Origin,
+    PartialRef,
+    RawDeviceId,
+    Scheme,
+)
 from pipeline.model.devices import Device, MigPlace, placement_name
 from pipeline.model.events import (
     AdvertisedResource,

@@ -78,6 +78,25 @@ class PartialRef:
     container_id: str = ""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ClaimedDevice:
+    """A device as a ResourceClaim was allocated it: by its name in a ResourceSlice.
+
+    Attributes:
+        claim_namespace: namespace of the ResourceClaim.
+        claim_name: name of the ResourceClaim.
+        driver: name of the DRA driver.
+        pool: name of the driver's pool; it may contain slashes.
+        device: name of the device in the pool.
+    """
+
+    claim_namespace: str
+    claim_name: str
+    driver: str
+    pool: str
+    device: str
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A source's statement that a container holds devices.

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from pipeline.model.claims import Evidence, PartialRef
+from pipeline.model.claims import ClaimedDevice, Evidence, PartialRef
 from pipeline.model.devices import Device
 from pipeline.model.instant import Instant
 from pipeline.model.pods import PodInfo
@@ -24,6 +24,8 @@ class Holder:
             several replicas of the device.
         since_observed: whether no source has reported the start. Then `since` is when podgpu first
             saw the holding, which may have begun earlier.
+        claimed: the ResourceClaim by which the container holds the device, and the device's name in
+            it; None where there is none or no source reports it.
     """
 
     subject: PartialRef
@@ -34,6 +36,7 @@ class Holder:
     pod: PodInfo | None = None
     replicas: tuple[str, ...] = ()
     since_observed: bool = False
+    claimed: ClaimedDevice | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,9 +87,10 @@ class Attribution:
 def only_holder(holders: Iterable[Holder]) -> Holder | None:
     """Return the only container that holds a device, or the only pod if it has several of them.
 
-    In the latter case the result has no container name. None if the device has no holder, or if
-    several pods hold it: then its readings have no pod labels, since a copy for each holder would
-    make every sum wrong. A container that restarted under a new id is the same container.
+    In the latter case the result has no container name, and no ResourceClaim unless all containers
+    have the same. None if the device has no holder, or if several pods hold it: then its readings
+    have no pod labels, since a copy for each holder would make every sum wrong. A container that
+    restarted under a new id is the same container.
     """
     named = {
         (h.subject.namespace, h.subject.pod or h.subject.uid, h.subject.container): h
@@ -97,4 +101,8 @@ def only_holder(holders: Iterable[Holder]) -> Holder | None:
     only = next(iter(named.values()))
     if len(named) == 1:
         return only
-    return replace(only, subject=replace(only.subject, container="", container_id=""))
+    return replace(
+        only,
+        subject=replace(only.subject, container="", container_id=""),
+        claimed=only.claimed if len({h.claimed for h in named.values()}) == 1 else None,
+    )

@@ -1,6 +1,7 @@
 """Build nodes for tests: devices, readings, and snapshots from the real join."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from pipeline.fields import FieldPlan
 from pipeline.join import Join
@@ -10,6 +11,7 @@ from pipeline.model import (
     Claim,
     ClaimsReplaced,
     Device,
+    DeviceAliasesReplaced,
     DevicesDiscovered,
     Envelope,
     Event,
@@ -104,6 +106,24 @@ def kubelet_claim(
         Origin(Evidence.KUBELET_IDS),
         resource,
     )
+
+
+DRA_POOL = "gpu.nvidia.com/node-1/"
+"""Driver and pool of the devices in `dra_names`."""
+
+
+def dra_names(devices: Mapping[str, str]) -> DeviceAliasesReplaced:
+    """Return the names in ResourceSlices that never change, with the uuids that they mean."""
+    return DeviceAliasesReplaced(
+        tuple((RawDeviceId("dra", DRA_POOL + name), uuid) for name, uuid in devices.items())
+    )
+
+
+def dra_claim(pod: str, resource_claim: str, *names: str, container: str = "main") -> Claim:
+    """Return the kubelet's claim of a container with a ResourceClaim."""
+    made = kubelet_claim(pod, container=container, resource="")
+    devices = tuple(RawDeviceId("dra", DRA_POOL + name) for name in names)
+    return replace(made, devices=devices, resource_claim=f"ml/{resource_claim}")
 
 
 def claims(*listed: Claim, good_for: float = 300) -> ClaimsReplaced:

@@ -37,6 +37,7 @@ _INLINE: Final = {
     "pod_uid": "kubernetes-enable-pod-uid",
     "labels": "kubernetes-enable-pod-labels",
 }
+    "resource_claims": "kubernetes-enable-dra",
 _CHOICES: Final = {
     "kubernetes-gpu-id-type": ("uid", "device-name"),
     "log-format": ("text", "json"),
@@ -228,6 +229,9 @@ class ConfigBuilder:
         self._put("sinks.metrics.containers", "kubernetes")
         if not settings.switch("kubernetes"):
             return
+        elif settings.switch("kubernetes-enable-dra"):
+            # dcgm-exporter shows a copy for each container with a ResourceClaim on the device.
+            self._put("sinks.metrics.sharing", "kubernetes-enable-dra", "claims")
         inline = {word: name for word, name in _INLINE.items() if settings.switch(name)}
         if inline:
             origin = ", ".join(map(settings.origin, inline.values()))

@@ -227,7 +227,7 @@ OPTIONS: Final = (
     Option(
         "kubernetes-enable-dra",
         False,
-        "With -k; finds the pods of devices in resource claims. There are no labels `dra_*`.",
+        "With -k; finds the pods of devices in resource claims, and adds the labels `dra_*`.",
         "sources.pods.resource_slices",
     ),
     Option(

@@ -35,6 +35,7 @@ from pipeline.model import (
     TopologyPair,
     TopologyRead,
 )
+from tests.pipeline.exposition.claimed_gpus import claimed_gpus
 from tests.support.nodes import START, Node, at, claim, claims, gpu, kubelet_claim, mig, reading
 from tests.support.sinks import FakeSinkContext
 from tests.support.usage import account, used, with_usage
@@ -317,6 +318,7 @@ SCENES: dict[str, Callable[[], Snapshot | None]] = {
     "hostile-labels": hostile_labels,
     "pods-and-resources": pods_and_resources,
     "replicas": replicas,
+    "resource-claims": claimed_gpus,
     "topology": topology,
     "usage": usage,
     "before-the-first-snapshot": lambda: None,

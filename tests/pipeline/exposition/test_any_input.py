@@ -7,13 +7,24 @@ from typing import get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.exposition.options import Inline, LabelForm, PageOptions
+from pipeline.exposition.options import Inline, LabelForm, PageOptions, Sharing
 from pipeline.exposition.text_format import Format
 from pipeline.fields import LABELS, FieldPlan, LabelRow
 from pipeline.model import NS, Pod, PodInfo, PodsReplaced, Snapshot
 from tests.pipeline.exposition.pages import context, parsed, rendered
 from tests.support.examples import examples
-from tests.support.nodes import Node, at, claims, every_field, gpu, kubelet_claim, mig, uuid_of
+from tests.support.nodes import (
+    Node,
+    at,
+    claims,
+    dra_claim,
+    dra_names,
+    every_field,
+    gpu,
+    kubelet_claim,
+    mig,
+    uuid_of,
+)
 
 FIELDS = {"memory_used_bytes", "xid_last", "gpu_up", "xid_errors", "clock_events_in_window"}
 TEXTS = st.one_of(st.text(max_size=6), st.sampled_from(['"', "\\", "\n", "\0", "\ud800"]))
@@ -31,8 +42,10 @@ OPTIONS = st.builds(
     hostname=st.booleans(),
     replace_model_blanks=st.booleans(),
     pod_label_prefix=st.sampled_from(["label_", "", "pod_", "annotation_", "g"]),
-    sharing=st.sampled_from(["info", "copies"]),
+    sharing=st.sampled_from(get_args(Sharing)),
 )
+LINES = {"info": 3, "claims": 4, "copies": 6}
+"""Lines of one field: two pods hold a GPU, two a MIG instance by ResourceClaims, and one a GPU."""
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="(?:[^"\\]|\\.)*"(?:,|$)')
 
 
@@ -56,7 +69,10 @@ def snapshot(
         kubelet_claim("a", f"{uuid_of(0)}::1", f"{uuid_of(0)}::2", container=names[2]),
         kubelet_claim("b", f"{uuid_of(0)}::3"),
         kubelet_claim("b", uuid_of(1), container=names[2]),
+        dra_claim("a", f"c{names[0]}", f"x{names[1]}"),
+        dra_claim("b", f"c{names[2]}", f"x{names[1]}"),
     ]
+    node.say(dra_names({f"x{names[1]}": devices[1].uuid}), "pods", "pods")
     node.say(claims(*kubelet_claims), "kubelet", "podresources")
     node.reads(*(found for found in every_field(devices) if found.field in FIELDS))
     return node.snapshot()
@@ -83,5 +99,4 @@ def test_every_line_is_a_sample_without_duplicate_labels(
             assert LABEL.sub("", inside) == ""
             assert len(set(found)) == len(found) > 0
     used = [labels for name, labels in series[0] if name in {"DCGM_FI_DEV_FB_USED", "dcgm_fb_used"}]
-    many = options.sharing == "copies" and options.containers
-    assert len(used) == (5 if many else 3)
+    assert len(used) == (LINES[options.sharing] if options.containers else 3)

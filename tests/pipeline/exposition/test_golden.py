@@ -49,6 +49,11 @@ CASES: dict[str, tuple[tuple[str, ...], dict[str, Any], FieldPlan | None]] = {
     "without-containers": (("plain-gpus", "mig-instances", "usage"), {"containers": False}, None),
     "copies": (("plain-gpus", "replicas"), {"sharing": "copies"}, None),
     "copies-dcgm-old": (("replicas",), {"sharing": "copies", "labels": "dcgm-old"}, None),
+    "claims": (
+        ("resource-claims",),
+        {"sharing": "claims", "inline": ("pod_uid", "resource_claims")},
+        None,
+    ),
     "label-rows": (("plain-gpus", "replicas"), {}, LABEL_ROWS),
     "inline": (("pods-and-resources",), {"inline": INLINE, "pod_label_prefix": ""}, None),
 }

@@ -211,10 +211,16 @@ def test_an_id_of_a_plugin_means_a_device_a_replica_or_a_placeholder(
     assert INDEX.resolve(RawDeviceId("plugin", text)) == kind
 
 
-@pytest.mark.parametrize("scheme", ["uuid", "visible", "cdi", "minor", "index", "dra"])
+@pytest.mark.parametrize("scheme", ["uuid", "visible", "cdi", "minor", "index"])
 def test_ids_of_other_schemes_do_not_show_how_much_of_the_device_is_meant(scheme: Scheme) -> None:
     index = DeviceIndex(GPUS, {RawDeviceId(scheme, "x=1"): G0})
     assert index.resolve(RawDeviceId(scheme, "x=1")) == ResolvedDevice(G0)
+
+
+def test_a_device_of_a_dra_driver_keeps_the_name_by_which_it_was_found() -> None:
+    name = RawDeviceId("dra", "gpu.nvidia.com/node-1/gpu-0")
+    index = DeviceIndex(GPUS, {name: G0})
+    assert index.resolve(name) == ResolvedDevice(G0, dra_name=name.text)
 
 
 def test_a_cdi_name_of_a_claim_that_matches_two_devices_means_none() -> None:

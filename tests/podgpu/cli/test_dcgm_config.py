@@ -72,7 +72,19 @@ SETTINGS: list[tuple[str, dict[str, object]]] = [
         "-k --kubernetes-enable-pod-uid --kubernetes-enable-pod-labels",
         {"sinks.metrics.inline": ["pod_uid", "labels"]},
     ),
-    ("-k --kubernetes-enable-dra", {"sources.pods.resource_slices": True}),
+    (
+        "-k --kubernetes-enable-dra",
+        {
+            "sources.pods.resource_slices": True,
+            "sinks.metrics.inline": ["resource_claims"],
+            "sinks.metrics.sharing": "claims",
+        },
+    ),
+    (
+        "-k --kubernetes-enable-dra --kubernetes-virtual-gpus",
+        {"sinks.metrics.inline": ["resource_claims"], "sinks.metrics.sharing": "copies"},
+    ),
+    ("--kubernetes-enable-dra", {"sources.pods": None, "sinks.metrics.sharing": None}),
     ("-k --kubernetes-virtual-gpus", {"sinks.metrics.sharing": "copies"}),
     ("--kubernetes-virtual-gpus", {"sinks.metrics.sharing": None}),
     ("--kubernetes-enable-pod-labels", {"sources.pods": None, "sinks.metrics.inline": None}),
