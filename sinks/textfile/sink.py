@@ -1,11 +1,14 @@
 """The sink `textfile`."""
 
+import dataclasses
 import errno
 import stat
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final, Self
 
 from pipeline.base.errors import PermanentError, TransientError
+from pipeline.base.telemetry import FamilyPoints
 from pipeline.component.contracts import SinkContext, SinkInbox
 from pipeline.component.snapshot_waiter import Arrivals
 from pipeline.component.warnings import warn
@@ -16,7 +19,20 @@ from pipeline.files.file_thread import FileThread
 from pipeline.model import NS
 from sinks.textfile.options import Options
 
+_PREFIX: Final = "podgpu_"
 _MOUNT_POINT: Final = "is a mount point and can't be replaced: mount its folder instead"
+
+
+def _renamed(families: Iterable[FamilyPoints]) -> Iterator[FamilyPoints]:
+    """Yield podgpu's own families, each with a name that begins with `podgpu_`.
+
+    node_exporter adds the file to its own page, where it has families such as
+    `process_start_time_seconds` about itself. It refuses a series that is there twice.
+    """
+    for family, points in families:
+        is_prefixed = family.name.startswith(_PREFIX)
+        name = family.name if is_prefixed else _PREFIX + family.name
+        yield dataclasses.replace(family, name=name), points
 
 
 class TextfileSink:
@@ -79,7 +95,7 @@ class TextfileSink:
 
     async def _write(self) -> None:
         form = Format.TEXT
-        page = self._renderer.body(form) + tail(form, self._ctx.telemetry())
+        page = self._renderer.body(form) + tail(form, _renamed(self._ctx.telemetry()))
         self._due_ns = self._ctx.clock.now().mono_ns + self._options.interval.ns
         await self._thread.call(partial(self._replace, page))
 

@@ -12,7 +12,7 @@ import pytest
 
 from config.value_types import Duration
 from pipeline.base.channels import Channel
-from pipeline.base.telemetry import Point
+from pipeline.base.telemetry import FAMILIES, Point
 from pipeline.exposition.text_format import Format
 from pipeline.model import Snapshot
 from sinks.textfile.options import Options
@@ -112,6 +112,26 @@ async def test_the_file_meets_the_rules_of_the_textfile_collector(
     assert all(
         sample.timestamp is None for f in families(text, Format.TEXT) for sample in f.samples
     )
+
+
+PREFIXES = ("podgpu_", "DCGM_", "dcgm_")
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("form", ["dcgm", "dcgm-hostname", "dcgm-old", "dcgm-1x"])
+async def test_no_family_can_be_one_of_node_exporters_own(
+    path: Path, scene: str, form: str
+) -> None:
+    """node_exporter has go_*, process_*, promhttp_* and node_* on the same page."""
+    bench = Bench(path, labels=form)
+    bench.ctx.snapshot = SCENES[scene]()
+    for family in FAMILIES:
+        bench.ctx.computed.setdefault(family.name, [Point((), 1)])
+    async with bench.writing():
+        await until(path.exists)
+        names_ = [family.name for family in families(bench.text, Format.TEXT)]
+    assert [name for name in names_ if not name.startswith(PREFIXES)] == []
+    assert "podgpu_process_start_time_seconds" in names_
 
 
 async def test_name_and_mode_of_the_file(path: Path) -> None:
