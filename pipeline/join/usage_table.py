@@ -164,7 +164,7 @@ class UsageTable:
         for device, valid_until in self._sampled_until.items():
             valid_until.pop(source, None)
             if self._sampling_source.get(device) == source:
-                self.accounts.forget_memory(device, at)
+                self.accounts.forget_present(device, at)
         if not self._reporting_sources:
             self._silent_ns = at.mono_ns
 

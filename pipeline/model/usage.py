@@ -165,6 +165,8 @@ class ContainerUsage:
             name was unknown. Their totals are part of this account, or of its holding.
         closing: holdings that have ended but are not final yet, the latest last. They move to
             `Usage.ended` when they are final.
+        recent_busy_ppm: the part of the last second or more between usage samples for which its
+            processes kept the device busy, in millionths; None where unknown, or after its end.
     """
 
     subject: PartialRef
@@ -180,6 +182,7 @@ class ContainerUsage:
     id: str = ""
     absorbed: tuple[str, ...] = ()
     closing: tuple[Holding, ...] = ()
+    recent_busy_ppm: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ class ContainerAccount:
         ending: holdings that have ended and are not final yet.
         last_finalized: the latest end of a final holding; None if there is none.
         concealed: whether MPS concealed usage of the container. Then an unknown amount is not 0.
+        recent_busy_ppm: see `ContainerUsage`.
+        window_busy_ns: busy time since `recent_busy_ppm` was set; None if it is unknown.
         absorbed: ids of accounts and holdings that were merged into this account.
     """
 
@@ -54,6 +56,8 @@ class ContainerAccount:
     ending: list[HoldingAccount] = field(default_factory=list)
     last_finalized: Instant | None = None
     concealed: bool = False
+    recent_busy_ppm: int | None = None
+    window_busy_ns: int | None = 0
     absorbed: tuple[str, ...] = ()
 
     @property
@@ -103,7 +107,7 @@ class ContainerAccount:
     def end(self, moment: Instant) -> None:
         """End the container and its running holding at a moment, or at the start if it is later."""
         self.ended = max(moment, self.start)
-        self.memory_bytes, self.unseen = None, False
+        self.memory_bytes, self.recent_busy_ppm, self.unseen = None, None, False
         running = self.running
         if running is not None:
             running.end = max(moment, running.start)
@@ -176,4 +180,5 @@ class ContainerAccount:
             self.id,
             self.absorbed,
             tuple([one.to_holding(device, self.subject, self.pod, at_ns) for one in self.ending]),
+            self.recent_busy_ppm,
         )

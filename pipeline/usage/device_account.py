@@ -20,6 +20,7 @@ from pipeline.usage.interval_split import (
     split_memory,
 )
 from pipeline.usage.presence import Presence
+from pipeline.usage.recent_load import RecentLoad
 from pipeline.usage.renames import IdentityCompletion, NameReferredTo
 from pipeline.usage.restored_accounts import not_after, restore_totals
 
@@ -68,6 +69,7 @@ class DeviceAccount:
         self._start: Instant | None = None
         self.containers = ContainerAccounts(device, ended, ids)
         self.totals = UsageTotals(self.containers)
+        self._recent_load = RecentLoad(self.containers)
         self._presence = Presence(self.timeline, self.containers)
         self.identity_completion = IdentityCompletion(
             self.timeline, self.containers, self._rename_user
@@ -163,13 +165,16 @@ class DeviceAccount:
         missed = self._presence.end_missed(at, self.at or at)
         self._end_absent(at, missed)
         times = self._pass_time(since, at, shown)
-        if since is not None and use.since is not None:
+        if since is None or use.since is None:
+            self._recent_load.forget()
+        else:
             time_ns, whole_ns = (at.mono_ns - start.mono_ns for start in (since, use.since))
             interval = self.totals.count_time(spans, time_ns, times)
             held = {name for span in spans if span.change for name in span.change.held}
             others = {*before, *held}
             if use.mps:
                 self.totals.mark_concealed(interval, concealed_by_mps(processes, others))
+            no_others = False
             if (total := use.busy_ns) is not None:
                 # A device cannot be busy for longer than the interval.
                 total = min(total, whole_ns) * time_ns // whole_ns
@@ -180,6 +185,8 @@ class DeviceAccount:
                     sole_holder = next(iter(held)) if len(held) == 1 else None
                     found = split_busy(total, processes, sole_holder, before, listed=use.listed)
                 self.totals.count_busy(interval, found)
+                no_others = found.no_others
+            self._recent_load.add(interval, no_others=no_others)
             self.containers.pending.append(interval)
         self._presence.restart_returned(missed, at)
         self._good_for_ns = use.good_for_ns
@@ -192,7 +199,7 @@ class DeviceAccount:
         """
         self._end_use(at)
         self._end_absent(at)
-        self.forget_memory()
+        self.forget_present()
         self._pass_time(None, at, _UNKNOWN)
         self._mark_sampled(at)
 
@@ -226,13 +233,14 @@ class DeviceAccount:
             if entry.running is not None:
                 entry.end(moment)
         self.containers.take_pending()
-        self.forget_memory()
+        self.forget_present()
         self.containers.finalize(now_ns)
 
-    def forget_memory(self) -> None:
-        """Set the memory of the device and of its containers to unknown."""
+    def forget_present(self) -> None:
+        """Set memory, and how busy the containers are, to unknown."""
         self._memory, self._memory_end_ns = _UNKNOWN, NEVER
         self.containers.forget_memory()
+        self._recent_load.forget()
 
     def expire(self, now_ns: int) -> bool:
         """Discard what has expired: memory, unseen containers, ended containers and holdings.
@@ -242,7 +250,7 @@ class DeviceAccount:
         """
         changed = self._memory_end_ns < now_ns
         if changed:
-            self.forget_memory()
+            self.forget_present()
         if self._wait_until_ns < now_ns:
             self._end_unseen()
             self.finalize_sampled(now_ns)

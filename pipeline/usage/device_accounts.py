@@ -239,13 +239,13 @@ class UsageAccounts:
         for one in accounts:
             one.finalize_sampled(at.mono_ns)
 
-    def forget_memory(self, device: str, at: Instant) -> None:
-        """Set the memory of a device to unknown, because its source no longer confirms it.
+    def forget_present(self, device: str, at: Instant) -> None:
+        """Set memory and load of a device to unknown, because its source no longer confirms them.
 
         Holdings that have ended become final, because there may be no further sample.
         """
         account = self._changed(device)
-        account.forget_memory()
+        account.forget_present()
         account.containers.finalize(at.mono_ns)
 
     def expire(self, now: Instant) -> bool:

@@ -233,6 +233,12 @@ def _merge(account: ContainerAccount, more: ContainerAccount) -> None:
     account.used_from_ns = min(known_values(account.used_from_ns, more.used_from_ns), default=None)
     account.used_to_ns = max(known_values(account.used_to_ns, more.used_to_ns), default=None)
     account.has_processes |= more.has_processes
+    account.recent_busy_ppm = sum_known(account.recent_busy_ppm, more.recent_busy_ppm)
+    account.window_busy_ns = (
+        None
+        if account.window_busy_ns is None or more.window_busy_ns is None
+        else account.window_busy_ns + more.window_busy_ns
+    )
     account.unseen &= more.unseen
     account.last_finalized = max(
         known_values(account.last_finalized, more.last_finalized), default=None
