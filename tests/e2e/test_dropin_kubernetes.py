@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from tests.e2e.exporter import READING, Exporter, exporting
 from tests.e2e.kube import access
 from tests.e2e.kube.cluster import Cluster
-from tests.e2e.kube.pods import gpu_pod
+from tests.e2e.kube.pods import container, gpu_pod, pod
 from tests.e2e.processes import wait_until
 from tests.e2e.prometheus import Server
 from tests.e2e.scenes import distinct
@@ -175,3 +176,39 @@ def test_holders_of_a_time_sliced_gpu(kube: Cluster, start: Start, virtual: bool
     kube.remove("serve-1")
     alone = holders["serve-0"]
     wait_holders(exporter, IDS[2], [alone if virtual else {k: alone[k] for k in no_one}])
+
+
+def test_devices_of_resource_claims_have_the_labels_of_the_claim(
+    kube: Cluster, start: Start
+) -> None:
+    """The account has the permissions of dcgm-exporter's chart, so it cannot read claims."""
+    slices = access.rule(["resourceslices"], group="resource.k8s.io")
+    access.set_rules(kube.api, ACCOUNT, [access.rule(["pods"], ["list", "watch"]), slices])
+    driver = kube.dra_driver({f"gpu-{at}": device for at, device in enumerate(IDS)})
+    time.sleep(1.1)  # the meaning of a name is unknown in the second of its publication
+    write_list(kube, UTIL)
+    exporter = start("-k", "-m", f"{NAMESPACE}:{LIST}", "--kubernetes-enable-dra")
+    exporter.wait_families({UTIL})
+
+    driver.claim("one", uuid=IDS[0])
+    driver.claim("both", uuid=IDS[1])
+    users = {"train-0": "one", "serve-0": "both", "serve-1": "both"}
+    for name, claim in users.items():
+        user = container(claims=["gpu"])
+        kube.run(pod(name, user, claims={"gpu": claim}, scheduled=True))
+    holders = {
+        name: {
+            "namespace": "default",
+            "pod": name,
+            "container": "main",
+            "dra_claim_name": claim,
+            "dra_claim_namespace": "default",
+            "dra_driver_name": driver.name,
+            "dra_pool_name": driver.pool,
+            "dra_device_name": "gpu-0" if claim == "one" else "gpu-1",
+        }
+        for name, claim in users.items()
+    }
+    wait_holders(exporter, IDS[0], [holders["train-0"]])
+    wait_holders(exporter, IDS[1], [holders["serve-0"], holders["serve-1"]])
+    wait_holders(exporter, IDS[2], [dict.fromkeys(("namespace", "pod", "container"), "")])
