@@ -7,16 +7,17 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path as FilePath
 from typing import Final, TypeAlias
 
 import msgspec
 
+from config.shipped_lists import SHIPPED_LISTS
 from config.value_types import Duration
 from pipeline.component.registry import RegisteredKinds
 from pipeline.http.allowed_hosts import ANY_HOST
 from podgpu.cli.dcgm_exporter.go_arguments import Settings
 
-_MIN_INTERVAL: Final = 100  # milliseconds, the minimum of the nvml source
 _WINDOWS: Final = {
     "xid-count-window-size": "sources.gpus.xid_window",
     "clock-events-count-window-size": "sources.gpus.clock_events_window",
@@ -36,8 +37,8 @@ _NEED_PODS_SOURCE: Final = (
 _INLINE: Final = {
     "pod_uid": "kubernetes-enable-pod-uid",
     "labels": "kubernetes-enable-pod-labels",
-}
     "resource_claims": "kubernetes-enable-dra",
+}
 _CHOICES: Final = {
     "kubernetes-gpu-id-type": ("uid", "device-name"),
     "log-format": ("text", "json"),
@@ -72,10 +73,12 @@ class ConfigDraft:
     Attributes:
         tree: the content of the file.
         origins: the option, variable or file that set a value, by the path of the value.
+        notes: messages for the log about what podgpu chose itself.
     """
 
     tree: Tree = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def put(self, place: str, value: Leaf, origin: str = "") -> None:
         """Set the value at a path such as `sources.gpus.interval`."""
@@ -152,23 +155,12 @@ class ConfigBuilder:
 
     def _gpus(self) -> None:
         self._draft.put("sources.gpus.kind", "nvml")
-        interval = self._settings.number("collect-interval")
-        if interval < _MIN_INTERVAL:
-            seconds = f"; for {interval} seconds write {interval * 1000}" if interval > 0 else ""
-            raise self._settings.refused(
-                "collect-interval",
-                f"{interval} is too short: the unit is milliseconds (ms)",
-                f"the minimum is {_MIN_INTERVAL}{seconds}",
-            )
         for key in ("interval", "slow_interval"):
             self._put_duration(f"sources.gpus.{key}", "collect-interval")
         self._put("sources.gpus.devices", "devices")
         # dcgm-exporter has no readings per process, and each would be an additional series.
         self._draft.put("sources.gpus.processes", False)
         for name, place in _WINDOWS.items():
-            if (number := self._settings.number(name)) <= 0:
-                text = f"{number} is too short"
-                raise self._settings.refused(name, text, "write milliseconds, 1 or more")
             self._put_duration(place, name)
 
     def _put_duration(self, place: str, name: str) -> None:
@@ -229,9 +221,6 @@ class ConfigBuilder:
         self._put("sinks.metrics.containers", "kubernetes")
         if not settings.switch("kubernetes"):
             return
-        elif settings.switch("kubernetes-enable-dra"):
-            # dcgm-exporter shows a copy for each container with a ResourceClaim on the device.
-            self._put("sinks.metrics.sharing", "kubernetes-enable-dra", "claims")
         inline = {word: name for word, name in _INLINE.items() if settings.switch(name)}
         if inline:
             origin = ", ".join(map(settings.origin, inline.values()))
@@ -240,11 +229,18 @@ class ConfigBuilder:
             self._put("sinks.metrics.pod_label_prefix", inline["labels"], "")
         if settings.switch("kubernetes-virtual-gpus"):
             self._put("sinks.metrics.sharing", "kubernetes-virtual-gpus", "copies")
+        elif settings.switch("kubernetes-enable-dra"):
+            # dcgm-exporter shows a copy for each container with a ResourceClaim on the device.
+            self._put("sinks.metrics.sharing", "kubernetes-enable-dra", "claims")
 
     def _counters(self) -> None:
         configmap = self._settings.text("configmap-data")
         if configmap in {"", "none"}:
-            self._put("counters.file", "collectors")
+            inline = isinstance(self._settings.value("collectors"), tuple)
+            if inline:
+                self._put("counters.rows", "collectors")
+            else:
+                self._list_file()
         elif len(parts := configmap.split(":")) == 2 and all(parts):
             self._put("counters.configmap", "configmap-data")
         else:
@@ -253,6 +249,22 @@ class ConfigBuilder:
             )
         if self._settings.given("own"):
             self._put("counters.own", "own")
+
+    def _list_file(self) -> None:
+        """Set the path of the counters list.
+
+        podgpu's image has a list at dcgm-exporter's default path, which users may replace. Outside
+        of the image, the default is the list in podgpu's package.
+        """
+        path = FilePath(self._settings.text("collectors"))
+        if self._settings.given("collectors") or path.exists():
+            self._put("counters.file", "collectors")
+            return
+        shipped = SHIPPED_LISTS / path.name
+        self._draft.put("counters.file", str(shipped), "podgpu's own copy")
+        self._draft.notes.append(
+            f"{path} does not exist, so the counters list is podgpu's own copy: {shipped}"
+        )
 
 
 def yaml_text(draft: ConfigDraft, head: Sequence[str] = ()) -> str:

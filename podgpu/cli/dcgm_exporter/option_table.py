@@ -99,6 +99,7 @@ _NO_DCGM: Final = "podgpu does not run DCGM; --debug and --log-format configure 
 _NO_DUMPS: Final = "`podgpu record` writes the events of the sources to a file, for replay."
 _NO_CACHE: Final = "podgpu has no DCGM cache that could grow."
 _EACH_ROUND: Final = "podgpu detects added and removed GPUs in each round of readings."
+_WINDOW: Final = "Milliseconds; at least a second and at most a day, else with a warning."
 _NO_RUNTIME: Final = "podgpu does not read labels of containers outside of Kubernetes."
 _FROM_MEMORY: Final = (
     "Responses are served from memory; slow and idle clients give way to new ones."
@@ -126,7 +127,8 @@ OPTIONS: Final = (
         "collectors",
         "/etc/dcgm-exporter/default-counters.csv",
         "The file is used unchanged. A row that podgpu cannot export is logged and skipped; all "
-        "others are exported.",
+        "others are exported. Without the option, and where there is no such file, podgpu uses its "
+        "own copy of it.",
         "counters.file",
         "f",
     ),
@@ -141,7 +143,8 @@ OPTIONS: Final = (
     Option(
         "collect-interval",
         30000,
-        "Milliseconds, 100 or more; sets both intervals of podgpu, the normal and the slow one.",
+        "Milliseconds; sets both intervals of podgpu, the normal and the slow one. Below 100, "
+        "podgpu uses 100 and logs a warning; 0 is an error, as in DCGM.",
         "sources.gpus.interval",
         "c",
     ),
@@ -159,11 +162,11 @@ OPTIONS: Final = (
         short="s",
     ),
     _not_supported("cpu-devices", "f", "NVML has no data about Grace processors.", short="p"),
-    Option("xid-count-window-size", 300000, "Milliseconds.", "sources.gpus.xid_window", "x"),
+    Option("xid-count-window-size", 300000, _WINDOW, "sources.gpus.xid_window", "x"),
     Option(
         "clock-events-count-window-size",
         300000,
-        "Milliseconds.",
+        _WINDOW,
         "sources.gpus.clock_events_window",
     ),
     Option(
@@ -277,9 +280,8 @@ OPTIONS: Final = (
     Option(
         "config-file",
         "",
-        "dcgm-exporter's YAML, versions 1 and 2. podgpu uses the counters file and the "
-        "interval. Fields that are listed in it cause an error, intervals of single fields a "
-        "warning.",
+        "dcgm-exporter's YAML, versions 1 and 2. podgpu uses the counters file or the fields in "
+        "it, and reads all fields at the shortest interval in it.",
     ),
     _not_needed("web-read-timeout", "10s", _FROM_MEMORY),
     _not_needed("web-write-timeout", "30s", _FROM_MEMORY),
