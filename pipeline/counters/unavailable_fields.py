@@ -23,10 +23,6 @@ ABSENT: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "the health checks are part of DCGM, NVML has none",
             _OF_HEALTH,
         ),
-        "DCGM_EXP_CLOCK_EVENTS_TOTAL": (
-            "podgpu counts clock events within a window",
-            "DCGM_EXP_CLOCK_EVENTS_COUNT counts those, podgpu_clock_throttle_active shows each",
-        ),
         "DCGM_FI_DEV_PCIE_TX_THROUGHPUT": (
             _THROUGHPUT,
             "DCGM_FI_PROF_PCIE_TX_BYTES counts the same bytes",
@@ -87,8 +83,8 @@ ABSENT: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
     }
 )
-"""Reason and alternative, by name. The lists of dcgm-exporter contain the first six names. Those of
-4.6.0-4.8.3 and newer also contain the counts of cycles, in comments."""
+"""Reason and alternative, by name. The lists of dcgm-exporter contain the first five names. Those
+of 4.6.0-4.8.3 and newer also contain the counts of cycles, in comments."""
 
 _FAMILIES: Final = (
     ("DCGM_FI_DEV_NVSWITCH_", "it belongs to an NVSwitch, and podgpu reads only GPUs"),

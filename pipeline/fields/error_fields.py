@@ -94,6 +94,18 @@ FAULTS: tuple[Field, ...] = (
         attrs=("clock_event", "window_size_in_ms"),
     ),
     Field(
+        "clock_events",
+        "events",
+        "How often the clocks began to be reduced for this reason since podgpu started, in "
+        "podgpu's samples; a reason that is active in the first sample does not count.",
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        type="counter",
+        tier=Tier.FAST,
+        group="health",
+        dcgm="DCGM_EXP_CLOCK_EVENTS_TOTAL",
+        attrs=("clock_event",),
+    ),
+    Field(
         "xid_errors_in_window",
         "errors",
         "XID errors within the window, by code; 0 without a code before the first.",

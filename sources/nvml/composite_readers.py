@@ -95,6 +95,7 @@ CLOCK_FIELDS: Final = (
     "clock_throttle_reasons",
     "clock_throttle_active",
     "clock_events_in_window",
+    "clock_events",
 )
 ROW_LIMITS: Final = {
     "remapped_rows_correctable": 1 << 20,
@@ -179,7 +180,7 @@ def throttling(target: ReadTarget) -> Reader:
     codes.check(code)
     bits = [bit for bit in REASONS if code or bit & supported.value]
     events = target.wanted.clock_events
-    masks, active, counted = CLOCK_FIELDS
+    masks, active, counted, started = CLOCK_FIELDS
     mask_output = target.output(masks, NONE64 - 1)
     reasons: list[tuple[int, FieldOutput]] = []
     if target.wants(active):
@@ -187,6 +188,9 @@ def throttling(target: ReadTarget) -> Reader:
     counts: list[tuple[int, FieldOutput]] = []
     if target.wants(counted):
         counts = [(bit, target.output(counted, COUNT, 1, events.attrs[bit])) for bit in bits]
+    totals: list[tuple[int, FieldOutput]] = []
+    if target.wants(started):
+        totals = [(bit, target.output(started, COUNT, 1, events.starts.attrs[bit])) for bit in bits]
     box = ctypes.c_ulonglong()
     names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
     call = target.bind(names, ctypes.byref(box))
@@ -204,6 +208,10 @@ def throttling(target: ReadTarget) -> Reader:
             found = events.add(target.uuid, mask, at)
             for bit, output in counts:
                 output.add(result, at, found.get(bit, 0))
+        if totals:
+            since, starts = events.starts.add(target.uuid, mask, at)
+            for bit, output in totals:
+                output.add(result, at, starts[bit], since)
         return code
 
     return read

@@ -71,6 +71,55 @@ class SlidingCounts(Generic[K]):
             self._counts -= self._parts.popleft()[1]
 
 
+@dataclass(slots=True)
+class _GpuStarts:
+    """How often each clock event started on one GPU.
+
+    Attributes:
+        since: time of the first sample.
+        mask: the events that were active in the last sample.
+        counts: the number of starts, by bit.
+    """
+
+    since: Instant
+    mask: int
+    counts: dict[int, int]
+
+
+class ClockEventStarts:
+    """Counts, for each GPU, how often each clock event started: it is active, and was not before.
+
+    An event that is active in the first sample of a GPU is not counted, because its start is not
+    known. The counts outlive reloads of the driver and of the configuration.
+    """
+
+    attrs: Final[Mapping[int, Attrs]] = {
+        bit: (("clock_event", event),) for bit, event in REASONS.items()
+    }
+
+    def __init__(self) -> None:
+        self._gpus: dict[str, _GpuStarts] = {}
+
+    def add(self, uuid: str, mask: int, at: Instant) -> tuple[Instant, Mapping[int, int]]:
+        """Compare the mask of a GPU's sample with the last one.
+
+        Returns:
+            Since when starts are counted, and the number of starts by bit.
+        """
+        gpu = self._gpus.get(uuid)
+        if gpu is None:
+            gpu = self._gpus[uuid] = _GpuStarts(at, mask, dict.fromkeys(REASONS, 0))
+        for bit in REASONS:
+            if mask & ~gpu.mask & bit:
+                gpu.counts[bit] += 1
+        gpu.mask = mask
+        return gpu.since, gpu.counts
+
+    def forget(self, uuid: str) -> None:
+        """Drop the counts of a GPU that was removed."""
+        self._gpus.pop(uuid, None)
+
+
 class ClockEvents:
     """Counts, for each GPU, in how many of podgpu's samples each clock event was active.
 
@@ -79,10 +128,12 @@ class ClockEvents:
 
     Args:
         length_ns: length of the window in nanoseconds.
+        starts: counts how often each event started, independent of the window.
     """
 
-    def __init__(self, length_ns: int) -> None:
+    def __init__(self, length_ns: int, starts: ClockEventStarts | None = None) -> None:
         self.length_ns = length_ns
+        self.starts = ClockEventStarts() if starts is None else starts
         size = ("window_size_in_ms", in_ms(length_ns))
         self.attrs: dict[int, Attrs] = {
             bit: (("clock_event", event), size) for bit, event in REASONS.items()
@@ -100,6 +151,7 @@ class ClockEvents:
     def forget(self, uuid: str) -> None:
         """Drop the counts of a GPU that was removed."""
         self._windows.pop(uuid, None)
+        self.starts.forget(uuid)
 
 
 def in_ms(length_ns: int) -> str:

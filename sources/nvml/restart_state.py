@@ -35,7 +35,7 @@ class NvmlState:
         present_once: the value of the option `devices` whose devices were all seen once. A device
             of it that is missing now was lost since.
         xids: the XID errors.
-        clock_events: in how many samples each clock event was active.
+        clock_events: in how many samples each clock event was active, and how often it started.
         pcie_totals: the bytes over PCIe so far, by uuid and rate.
         hidden: uuids of GPUs that the option `devices` excludes: not even `gpu_up` is reported.
         unwatched: uuids of GPUs for which podgpu logged that it cannot watch XID errors; an empty
@@ -92,9 +92,9 @@ class NvmlState:
         self.departing += sorted(self.hidden & reported)
 
     def counting_clock_events(self, length_ns: int) -> ClockEvents:
-        """Return the counter of clock events over a window. A new length resets it."""
+        """Return the counter of clock events. A new length resets the counts of the window."""
         if self.clock_events.length_ns != length_ns:
-            self.clock_events = ClockEvents(length_ns)
+            self.clock_events = ClockEvents(length_ns, self.clock_events.starts)
         return self.clock_events
 
     def describe(self, target: str) -> str:

@@ -134,7 +134,7 @@ READINGS: Final[dict[str, float | None]] = {
     "nvlink_replay_errors": 52,
     "nvlink_recovery_errors": 59,
     **{
-        f"clock_events_in_window{{{event},300000}}": None
+        name: None
         for event in (
             "gpu_idle",
             "clocks_setting",
@@ -146,6 +146,7 @@ READINGS: Final[dict[str, float | None]] = {
             "hw_power_brake",
             "display_clocks",
         )
+        for name in (f"clock_events_in_window{{{event},300000}}", f"clock_events{{{event}}}")
     },
     "pcie_transmitted_bytes": None,
     "pcie_received_bytes": None,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from config.value_types import Duration
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, Instant, Reading, SamplesTaken
-from sources.nvml.event_counts import SlidingCounts, XidCounts
+from sources.nvml.event_counts import REASONS, ClockEventStarts, SlidingCounts, XidCounts
 from tests.fakes.nvml import FakeNvml, h100s
 from tests.sources.nvml.harness import GPU, next_rounds, options, running, until, values
 from tests.support.contexts import FakeSourceContext
@@ -161,3 +161,45 @@ def test_error_counts_start_when_the_gpu_is_first_watched() -> None:
         (0, at(7)),
         (1, at(7)),
     ]
+
+
+IDLE, CAPPED = 0x1, 0x4
+
+
+@pytest.mark.parametrize(
+    ("masks", "expected"),
+    [
+        ([IDLE], {}),
+        ([0, IDLE], {IDLE: 1}),
+        ([IDLE, IDLE], {}),
+        ([IDLE, IDLE | CAPPED], {CAPPED: 1}),
+        ([IDLE | CAPPED, CAPPED], {}),
+        ([CAPPED, IDLE | CAPPED], {IDLE: 1}),
+        ([IDLE, 0, IDLE, 0, IDLE], {IDLE: 2}),
+        ([0, IDLE | CAPPED, 0, CAPPED], {IDLE: 1, CAPPED: 2}),
+    ],
+)
+def test_a_clock_event_counts_when_it_starts(masks: list[int], expected: dict[int, int]) -> None:
+    """The first sample only shows which events are active: when they started is not known."""
+    starts = ClockEventStarts()
+    for second, mask in enumerate(masks):
+        since, counts = starts.add("a", mask, at(second))
+        assert since == at(0)
+    assert {bit: count for bit, count in counts.items() if count} == expected
+    assert counts.keys() == REASONS.keys()
+    starts.forget("a")
+    assert starts.add("a", IDLE, at(99)) == (at(99), dict.fromkeys(REASONS, 0))
+
+
+async def test_starts_of_clock_events_are_counted_over_reloads_and_new_windows(
+    fake_nvml: FakeNvml,
+) -> None:
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan(["clock_events", "gpu_up"])
+    found: dict[str, float] = {}
+    for mask, window in ((IDLE, 60), (IDLE | CAPPED, 60), (IDLE, 60), (CAPPED, 90)):
+        fake_nvml.set(h100s(1, values={"clocks_event_reasons": mask}))
+        async with running(ctx, options(clock_events_window=Duration(window))):
+            found = values(await next_rounds(ctx, 2), GPU[0])
+    assert found["clock_events{power_cap}"] == 2
+    assert found["clock_events{gpu_idle}"] == 0
