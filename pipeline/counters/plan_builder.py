@@ -21,7 +21,7 @@ from pipeline.fields import (
     in_group,
 )
 
-_TYPES: Final = ("gauge", "counter", "label")
+_TYPES: Final = ("gauge", "counter", "label", "untyped")
 _UNSUPPORTED_TYPES: Final = ("histogram", "summary")
 _CUTOFF: Final = 0.9
 """Similarity from which a name counts as misspelt. Most of DCGM's names are half identical."""
@@ -74,7 +74,9 @@ def planned(text: str, setting: Counters) -> Reading:
             if field.type == "label":
                 labels.append(LabelRow(row.name, field.name))
             else:
-                kind = cast('Literal["gauge", "counter"]', row.type)
+                # Prometheus treats an untyped family like one with a type, which says more.
+                type_ = field.type if row.type == "untyped" else row.type
+                kind = cast('Literal["gauge", "counter"]', type_)
                 # podgpu's name of a field has no prefix yet, and means podgpu's unit.
                 metric = field.podgpu_metric if row.name == field.name else row.name
                 rows.append(Row(field, metric, kind, row.help))

@@ -108,6 +108,14 @@ def shown(plan: FieldPlan | None) -> list[tuple[str, str, str, str]]:
             id="typed as dcgm-exporter types it",
         ),
         pytest.param(
+            "DCGM_FI_DEV_GPU_TEMP, untyped, T.\nDCGM_FI_DEV_PCIE_REPLAY_COUNTER, Untyped, P.",
+            [
+                ("gpu_temperature_celsius", "DCGM_FI_DEV_GPU_TEMP", "gauge", "T."),
+                ("pcie_replays", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "P."),
+            ],
+            id="untyped: the type of the field",
+        ),
+        pytest.param(
             "DCGM_FI_PROF_PCIE_TX_BYTES, counter, B\nDCGM_FI_PROF_PCIE_TX_BYTES, gauge, R",
             [("pcie_transmitted_bytes", "DCGM_FI_PROF_PCIE_TX_BYTES", "counter", "B")],
             id="the same name twice: the first row",
