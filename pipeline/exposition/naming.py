@@ -102,9 +102,11 @@ class PageNaming:
     def help_text(self, row: Row) -> str:
         """Return the help text of a row's metric family; it names DCGM's unit if DCGM's is used."""
         field = row.field
-        if row.help or not field.dcgm_unit or self.is_own(self.metric(row)):
+        unit = field.unit_in(self.metric(row)).unit
+        if row.help or unit == field.unit:
             return row.help or field.help
-        return f"{field.help} In {field.dcgm_unit}."
+        about = field.help.replace(f", in {field.unit}.", ".")
+        return f"{about} As a ratio." if unit == "ratio" else f"{about} In {unit}."
 
     @property
     def on_node(self) -> tuple[tuple[str, str], ...]:

@@ -1,8 +1,11 @@
 """The definition of a field."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, TypeAlias
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 
 class Tier(Enum):
@@ -25,9 +28,35 @@ class Tier(Enum):
 
 
 Group: TypeAlias = Literal[
-    "standard", "own", "profiling", "statistics", "links", "health", "limits", "labels"
+    "standard", "own", "profiling", "statistics", "links", "health", "limits", "details", "labels"
 ]
 """Groups by which fields can be selected. `standard` and `own` are read by default."""
+
+
+class MetricUnit(NamedTuple):
+    """The unit of a field's value in a metric family.
+
+    Attributes:
+        unit: the unit.
+        divisor: divide podgpu's value by this number to get the unit. A fraction multiplies.
+    """
+
+    unit: str
+    divisor: int | Fraction = 1
+
+
+_BASE_UNITS: Final[Mapping[str, MetricUnit]] = MappingProxyType(
+    {
+        "MHz": MetricUnit("hertz", Fraction(1, 1_000_000)),
+        "millijoules": MetricUnit("joules", 1000),
+        "nanoseconds": MetricUnit("seconds", 1_000_000_000),
+        "percent": MetricUnit("ratio", 100),
+        "bytes": MetricUnit("bytes"),
+        "bytes/s": MetricUnit("bytes/s"),
+        "MB/s": MetricUnit("bytes/s", Fraction(1, 1_000_000)),
+    }
+)
+"""Unit of DCGM's `dcgm_base`, by podgpu's unit of the field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +80,8 @@ class Field:
             in the counters list decides.
         dcgm_divisor: divide podgpu's value by this number to get DCGM's unit.
         dcgm_unit: DCGM's unit; empty if it is podgpu's unit.
+        dcgm_base: name in DCGM 4.7 and newer for the value in a base unit, as hertz or seconds;
+            empty if DCGM does not have one.
         otel: name in OpenTelemetry's semantic conventions; empty if they do not have the field.
         otel_attrs: attributes that belong to the name in `otel`.
         otel_divisor: divide podgpu's value by this number to get OpenTelemetry's unit.
@@ -71,12 +102,27 @@ class Field:
     aliases: tuple[str, ...] = ()
     dcgm_divisor: int = 1
     dcgm_unit: str = ""
+    dcgm_base: str = ""
     otel: str = ""
     otel_attrs: tuple[tuple[str, str], ...] = ()
     otel_divisor: int = 1
     attrs: tuple[str, ...] = ()
     mig: bool = False
     since: str = ""
+
+    @property
+    def dcgm_names(self) -> tuple[str, ...]:
+        """All names of the field in DCGM and dcgm-exporter, the usual one first."""
+        names = (self.dcgm, self.dcgm_1x, *self.aliases, self.dcgm_base)
+        return tuple(name for name in names if name)
+
+    def unit_in(self, metric: str) -> MetricUnit:
+        """Return the unit of the value in a metric family that has one of the field's names."""
+        if metric == self.podgpu_metric:
+            return MetricUnit(self.unit)
+        if metric == self.dcgm_base:
+            return _BASE_UNITS[self.unit]
+        return MetricUnit(self.metric_unit, self.dcgm_divisor)
 
     @property
     def metric_unit(self) -> str:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Final, Literal, TypeAlias
 
 from pipeline.base.safe_text import line
@@ -82,13 +83,16 @@ def parse_page(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> P
         mapping = field_of(found.name, found.type, typed=typed)
         if device is None or mapping is None or mapping[0].name not in plan:
             continue
-        wanted, factor = mapping
+        wanted, divisor = mapping
+        value = found.value * divisor.numerator
+        if divisor.denominator != 1:
+            value /= divisor.denominator
         uuid = gpus.find(device)
         if uuid is None:
             page.drop("no_device", found.number, found.name)
         elif is_blank(found.value):
             page.drop("blank", found.number, found.name)
-        elif not possible(wanted, value := found.value * factor):
+        elif not possible(wanted, value):
             page.drop("out_of_range", found.number, f"{found.name} {found.value}")
         else:
             labels = found.labels
@@ -121,14 +125,16 @@ def _to_readings(
             page.drop("contradictory", values.number, f"{name} of {uuid}")
 
 
-def _names() -> Mapping[str, tuple[tuple[Field, int], ...]]:
-    """Return fields and factors for their values, by names on a page."""
-    found: dict[str, dict[str, tuple[Field, int]]] = {}
+_AMBIGUOUS: Final = frozenset({"DCGM_FI_DEV_GPU_UTIL_RATIO"})
+"""Names whose unit a page does not show: in percent in DCGM 4.6, a ratio since 4.7."""
+
+
+def _names() -> Mapping[str, tuple[tuple[Field, int | Fraction], ...]]:
+    """Return fields and the divisors of their values, by names on a page."""
+    found: dict[str, dict[str, tuple[Field, int | Fraction]]] = {}
     for spec in CATALOGUE:
-        dcgm_names = (spec.dcgm, spec.dcgm_1x, *spec.aliases)
-        for name in filter(None, dcgm_names):
-            found.setdefault(name, {})[spec.name] = (spec, spec.dcgm_divisor)
-        found.setdefault(spec.podgpu_metric, {}).setdefault(spec.name, (spec, 1))
+        for name in {*spec.dcgm_names, spec.podgpu_metric} - _AMBIGUOUS:
+            found.setdefault(name, {})[spec.name] = (spec, spec.unit_in(name).divisor)
     return {name: tuple(fields.values()) for name, fields in found.items()}
 
 
@@ -142,8 +148,8 @@ _RATES: Final = {
 """DCGM's field for each name that two fields share."""
 
 
-def field_of(name: str, kind: str, *, typed: bool) -> tuple[Field, int] | None:
-    """Return the field of a metric, and the factor that converts the page's value to the model's.
+def field_of(name: str, kind: str, *, typed: bool) -> tuple[Field, int | Fraction] | None:
+    """Return the field of a metric, and the divisor that leads from its unit to the metric's.
 
     Args:
         name: name of the metric.

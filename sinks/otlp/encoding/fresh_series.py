@@ -121,7 +121,7 @@ class Selection:
             value = values[at]
             if value is not None:
                 try:
-                    values[at] = value / divisor
+                    values[at] = float(value / divisor)
                 except OverflowError:
                     values[at] = math.inf
         return values

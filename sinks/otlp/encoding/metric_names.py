@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
@@ -71,7 +72,7 @@ class FieldMapping:
 
     instrument: Instrument
     attrs: tuple[tuple[str, str], ...] = ()
-    divisor: int = 1
+    divisor: int | Fraction = 1
     is_own: bool = True
 
 
@@ -106,7 +107,7 @@ def dcgm_mapping(row: Row, naming: PageNaming) -> FieldMapping:
     """
     field, name = row.field, naming.metric(row)
     own = naming.is_own(name)
-    divisor = 1 if own else field.dcgm_divisor
+    divisor = field.unit_in(name).divisor
     kind = row.type or _kind(field)
     whole = divisor == 1 and field.unit not in _FRACTIONAL
     return FieldMapping(

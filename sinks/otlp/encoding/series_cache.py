@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pipeline.exposition.naming import PageNaming
@@ -120,7 +121,7 @@ class SeriesCache:
             self.metrics[instrument] = found
         return found
 
-    def reading(self, series: Series) -> tuple[SeriesTemplate, int] | None:
+    def reading(self, series: Series) -> tuple[SeriesTemplate, int | Fraction] | None:
         """Return the template and the divisor of a series; None if it is not sent."""
         mapping = self._mappings.get((series.field, series.attribution.device.mig is not None))
         if mapping is None:

@@ -6,6 +6,7 @@ Some series are computed from several readings of a device, or from its holders.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
+from fractions import Fraction
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -47,7 +48,7 @@ class SeriesEntry(NamedTuple):
 
     state: SeriesState
     at: int
-    divisor: int = 1
+    divisor: int | Fraction = 1
     compute: Compute | None = None
     at_snapshot: bool = False
     trigger_positions: frozenset[int] | None = None
