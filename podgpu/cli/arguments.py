@@ -4,12 +4,14 @@ podgpu imports this module for every command, so this module imports almost noth
 """
 
 import argparse
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from config.message_text import did_you_mean
 from config.value_types import Duration, ListenAddress
 from pipeline.component.code_permissions import LIBRARY, NOTHING, OPTION
 from pipeline.kube.name_rules import key_problem
 from podgpu.cli.client_options import LOCAL, add_access
+from podgpu.cli.option_parser import UNKNOWN
 from podgpu.cli.shared_options import (
     Commands,
     add_allowed,
@@ -22,6 +24,9 @@ from podgpu.cli.shared_options import (
     matching,
 )
 from podgpu.cli.usage.time_span import BEGINNING, beginning, moment
+
+if TYPE_CHECKING:
+    from pipeline.ledger.reports import GroupBy
 
 DCGM_COMMAND: Final = "dcgm-exporter"
 """The word after which `podgpu doctor` and `podgpu` accept dcgm-exporter's options."""
@@ -143,6 +148,7 @@ def add_usage(commands: Commands) -> None:
     parser.add_argument(
         "--by",
         metavar="WHAT",
+        type=argument_type(_group_by),
         help="group by namespace (default), pod, workload, device, or label:KEY, a label of pods",
     )
     parser.add_argument(
@@ -191,6 +197,13 @@ def add_usage(commands: Commands) -> None:
         "here, else the one that podgpu run would use",
     )
     where.add_argument("--sink", metavar="NAME", help="name of the ledger sink; default: the first")
+
+
+def _group_by(text: str) -> "GroupBy":
+    # Imported here, because only this option of this command needs it.
+    from pipeline.ledger.reports import GroupBy
+
+    return GroupBy.parse(text)
 
 
 def _usage_contradiction(arguments: argparse.Namespace) -> str:
@@ -261,7 +274,12 @@ def _doctor_contradiction(arguments: argparse.Namespace) -> str:
     """Return an error if arguments contradict each other or have no effect; empty if none."""
     words, config = arguments.words, arguments.config
     if words and words[0] != DCGM_COMMAND:
-        return f"unrecognized arguments: {' '.join(words)}"
+        if words[0].startswith("-"):
+            return UNKNOWN + " ".join(words)
+        hint = did_you_mean(words[0], [DCGM_COMMAND])
+        return f"only {DCGM_COMMAND} and its options can follow here" + (
+            f"; {hint}" if hint else ""
+        )
     if words and config is not None:
         return f"-c and {DCGM_COMMAND} exclude each other: give only one"
     if arguments.cluster and (config is not None or words):

@@ -1,35 +1,20 @@
-"""Defines the commands, parses their options, and runs `podgpu COMMAND`.
-
-Error messages about options do not repeat texts that may be secret.
-"""
+"""Defines the commands, parses their options, and runs `podgpu COMMAND`."""
 
 import argparse
-import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
 
 from config.errors import ConfigError
 from pipeline.base.errors import ComponentError, PermanentError
 from pipeline.base.version import VERSION
 from podgpu.cli import arguments as options
+from podgpu.cli.option_parser import Parser
 from podgpu.cli.shared_options import add_allowed, add_command, add_file, address, duration
 from podgpu.cli.terminal_text import complain, lines
 
 _EXIT_UNAVAILABLE = 1
 _EXIT_INVALID = 2
-
-_OPTION_NAME: Final = re.compile(r"--[A-Za-z][-A-Za-z0-9]*|-[A-Za-z]")
-"""Matches an option name, without a value that is appended to it, such as in -pVALUE."""
-
-_UNKNOWN: Final = "unrecognized arguments: "
-_REPLACEMENTS: Final = (
-    (re.compile(r"invalid choice: .* (?=\(choose from )", re.DOTALL), "invalid choice "),
-    (re.compile(r"ignored explicit argument .*", re.DOTALL), "takes no value"),
-    (re.compile(r"(invalid \w+ value): .*", re.DOTALL), r"\1"),
-)
-"""Parts of argparse's messages that repeat the user's input, and their replacements."""
 
 
 def run_command(argv: Sequence[str] | None = None) -> int:
@@ -37,6 +22,8 @@ def run_command(argv: Sequence[str] | None = None) -> int:
 
     Status 1 means that the requested information or server is not available now, status 2 an error
     that the user has to fix, status 130 Ctrl-C. All other statuses are those of the command.
+    Without a command, the help is printed, and the status is 2: a container or a unit that starts
+    podgpu without a command must not look successful.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -45,7 +32,11 @@ def run_command(argv: Sequence[str] | None = None) -> int:
             from podgpu.cli.dcgm_exporter import command
 
             return command.run(words[1:])
-        arguments = _parser().parse_args(words)
+        parser = _parser()
+        if not words:
+            parser.print_help()
+            return _EXIT_INVALID
+        arguments = parser.parse_args(words)
         status: int = arguments.command(arguments)
     except ConfigError as error:
         print(error, file=sys.stderr)
@@ -65,9 +56,10 @@ def _parser() -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = Parser(
         prog="podgpu",
         description="GPU exporter for Kubernetes nodes: NVML readings, attributed to containers.",
+        epilog="podgpu COMMAND --help shows its options. podgpu demo needs no GPU.",
     )
     parser.add_argument("--version", action="version", version=f"podgpu {VERSION}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def add(name: str, module: str, help_text: str) -> argparse.ArgumentParser:
         return add_command(commands, name, f"podgpu.cli.{module}:{name}", help=help_text)
@@ -117,66 +109,3 @@ def _parser() -> argparse.ArgumentParser:
     options.add_doctor(commands)
     options.add_extender(commands)
     return parser
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser that differs from argparse's in two ways.
-
-    * Options cannot be abbreviated: a mistyped --pass would be taken for another option.
-    * An error message shows at most the name of the first unknown option: other words may be the
-      password.
-
-    The parsers of subcommands are of this class too.
-    """
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **{"allow_abbrev": False} | options)
-        self._arguments: Sequence[str] = ()
-
-    def parse_known_args(
-        self, args: Iterable[str] | None = None, namespace: Any = None
-    ) -> tuple[Any, list[str]]:
-        """Parse arguments as argparse does. argparse calls this method for subcommands too.
-
-        A subcommand reports its unknown arguments itself, so that its own usage is shown.
-        """
-        self._arguments = () if args is None else list(args)
-        found, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            self.error(_UNKNOWN + " ".join(unknown))
-        return found, unknown
-
-    def error(self, message: str) -> NoReturn:
-        """Print the error without secrets, and end the process with exit status 2.
-
-        Args:
-            message: the message of argparse.
-        """
-        if message.startswith(_UNKNOWN):
-            super().error(_unknown(message.removeprefix(_UNKNOWN)))
-        if "invalid choice" in message and (option := self._first_unknown()):
-            super().error(_unknown(option))
-        for pattern, replacement in _REPLACEMENTS:
-            message = pattern.sub(replacement, message)
-        super().error(message)
-
-    def _first_unknown(self) -> str:
-        """Return the unknown option before the first positional argument; empty if there is none.
-
-        argparse takes the value of an unknown option for that positional argument, and reports it.
-        """
-        words = iter(self._arguments)
-        for word in words:
-            if not word.startswith("-") or word in ("-", "--"):
-                break
-            action = self._option_string_actions.get(word.partition("=")[0])
-            if action is None and word[:2] not in self._option_string_actions:
-                return word
-            if action is not None and action.nargs != 0 and "=" not in word:
-                next(words, None)
-        return ""
-
-
-def _unknown(word: str) -> str:
-    name = _OPTION_NAME.match(word)
-    return _UNKNOWN + (name[0] if name is not None else "an argument that belongs to no option")

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, Self, TypeAlias
 
+from config.message_text import nearest
 from pipeline.model.ledger_usage import ContainerIdentity, UsageRow
 
 GroupKind: TypeAlias = Literal["namespace", "pod", "workload", "device", "label"]
@@ -50,8 +51,10 @@ class GroupBy:
             if text == kind != "label":
                 return cls(kind)
         if not text.startswith(_LABEL):
-            plain = ", ".join(kind for kind in _FIELDS if kind != "label")
-            raise GroupByError(f"write one of {plain}, {_LABEL}KEY")
+            kinds: dict[str, str] = {kind: kind for kind in _FIELDS} | {"label": f"{_LABEL}KEY"}
+            guess = nearest(text.partition(":")[0], kinds)
+            hint = f'; did you mean "{kinds[guess]}"?' if guess else ""
+            raise GroupByError(f"write one of {', '.join(kinds.values())}{hint}")
         key = text.removeprefix(_LABEL)
         if not _KEY.fullmatch(key):
             raise GroupByError(

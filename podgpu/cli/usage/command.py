@@ -10,6 +10,7 @@ from shutil import get_terminal_size
 from typing import Any, Final, cast
 
 from config.errors import ConfigError, Problem
+from config.message_text import did_you_mean
 from pipeline.base.clock import SystemClock
 from pipeline.base.errors import PermanentError, TransientError
 from pipeline.ledger.file_open import (
@@ -20,7 +21,7 @@ from pipeline.ledger.file_open import (
     open_readonly,
 )
 from pipeline.ledger.queries import HoldingRecord, is_empty, read_holdings, read_window
-from pipeline.ledger.reports import GroupBy, GroupByError, Prices, build_report
+from pipeline.ledger.reports import GroupBy, Prices, build_report
 from pipeline.model.ledger_usage import UsageWindow
 from podgpu.cli.arguments import MOST_HOLDINGS
 from podgpu.cli.doctor.config_selection import configured
@@ -46,10 +47,6 @@ def usage(arguments: argparse.Namespace) -> int:
         PermanentError: the arguments are invalid, or the file is damaged or not a ledger.
         ConfigError: the configuration that names the file is invalid.
     """
-    try:
-        by = GroupBy.parse(arguments.by or "namespace")
-    except GroupByError as error:
-        raise PermanentError(f"--by: {error}") from error
     now_ns = SystemClock().now().wall_ns
     start_ns = since(arguments.since, now_ns)
     # `all` includes later entries, which exist if the clock was ahead when they were written.
@@ -70,7 +67,7 @@ def usage(arguments: argparse.Namespace) -> int:
             text = (
                 _holdings_text(window, rows, limit, arguments.format)
                 if limit
-                else _report_text(window, by, arguments)
+                else _report_text(window, arguments.by or GroupBy("namespace"), arguments)
             )
     except LedgerError as error:
         invalid = isinstance(error, CorruptError | ForeignError)
@@ -166,7 +163,8 @@ def ledger_of(named: Path | None, sink: str | None) -> Path:
         raise ConfigError(origin, [Problem("sinks", "has no ledger", _HINT)])
     if sink is not None and sink not in found:
         others = f"its ledgers are: {', '.join(found)}" if found else _HINT
-        problem = Problem("sinks", f"has no ledger with the name given by --sink; {others}")
+        text = f"has no ledger with the name given by --sink; {others}"
+        problem = Problem("sinks", text, did_you_mean(sink, found))
         raise ConfigError(origin, [problem])
     options = config.sinks[found[0] if sink is None else sink].options
     path: Path = cast("Any", options).path

@@ -141,8 +141,8 @@ def test_an_address_or_a_file_that_cannot_be_used_ends_with_status_2() -> None:
         (("--annotation", "a\nb"), "the name must have 1 to 63 characters of"),
         (("--annotation", "kubernetes.io/x"), "keys of kubernetes.io are reserved"),
         (("--annotation", "gpu.k8s.io/x"), "keys of k8s.io are reserved"),
-        (("--what",), "unrecognized arguments"),
-        (("--what",), "usage: podgpu extender [-h] [--listen ADDRESS]"),
+        (("--what",), "podgpu extender: error: there is no option --what"),
+        (("--what",), "see podgpu extender --help"),
     ],
 )
 def test_invalid_options_end_with_status_2(

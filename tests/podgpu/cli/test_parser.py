@@ -11,6 +11,8 @@ from tests.support.examples import examples
 SECRETS = ("hunter2", CREDENTIAL)
 """argparse handles a word with a blank differently."""
 
+NOT_SHOWN = "an argument belongs to no option; it is not shown, because it may be a password"
+
 FORMS = (
     "--pass={}",
     "--passwor={}",
@@ -111,36 +113,46 @@ def test_a_secret_is_not_repeated_at_any_position(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ("--passwd x", "unrecognized arguments: --passwd"),
-        ("--user me --passwd x best", "unrecognized arguments: --passwd"),
-        ("--user=me --insecure -cx --passwd x", "unrecognized arguments: --passwd"),
-        ("--user=me --passwd x", "unrecognized arguments: --passwd"),
-        ("--pw=x", "unrecognized arguments: --pw"),
-        ("--pw --x --y", "unrecognized arguments: --pw"),
-        ("-px", "unrecognized arguments: -p"),
-        ("-\x1b[2J", "unrecognized arguments: an argument that belongs to no option"),
-        ("best -n 1 x", "unrecognized arguments: an argument that belongs to no option"),
-        ("bets --url x", "argument [best]: invalid choice (choose from 'best')"),
-        ("bets -n 4", "argument [best]: invalid choice (choose from 'best')"),
-        ("--json=x", "argument --json: takes no value"),
-        ("--json --dot", "argument --dot: not allowed with argument --json"),
-        ("--user", "argument --user: expected one argument"),
-        ("best", "the following arguments are required: -n"),
+        ("--passwd x", 'there is no option --passwd; did you mean "--password-file"? See'),
+        ("--user me --passwd x best", 'no option --passwd; did you mean "--password-file"? See'),
+        ("--user=me --insecure -cx --passwd x", 'did you mean "--password-file"? See'),
+        (
+            "--user=me --passwd x",
+            'there is no option --passwd; did you mean "--password-file"? See',
+        ),
+        ("--pw=x", "there is no option --pw; see"),
+        ("--pw --x --y", "there is no option --pw; see"),
+        ("-px", "there is no option -p; see"),
+        ("-url x", 'there is no option -url; did you mean "--url"? See'),
+        ("-n 4 best", "there is no option -n; write it after podgpu topology best; see"),
+        ("-\x1b[2J", f"{NOT_SHOWN}; see"),
+        ("best -n 1 x", f"{NOT_SHOWN}; see"),
+        ("bets --url x", 'there is no such command; did you mean "best"? See'),
+        ("bets -n 4", 'there is no such command; did you mean "best"? See'),
+        ("worst", "there is no such command; the commands are best; see"),
+        ("--json=x", "argument --json: takes no value; see"),
+        ("--json --dot", "argument --dot: not allowed with argument --json; see"),
+        ("--user", "argument --user: expected one argument; see"),
+        ("best", "the following arguments are required: -n; see"),
+        ("best --cuont 4", "there is no option --cuont; see"),
     ],
 )
-def test_an_error_still_names_the_option(
+def test_an_error_names_the_option_and_the_help(
     capsys: pytest.CaptureFixture[str], words: str, why: str
 ) -> None:
     status, _, err = run(capsys, *words.split())
     assert status == 2
-    assert err.splitlines()[-1].endswith(f"error: {why}")
+    command = "podgpu topology best" if words.startswith("best") else "podgpu topology"
+    assert err.startswith(f"{command}: error: ")
+    assert err.endswith(f"{why} {command} --help\n")
+    assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("words", ["--js", "--passw x", "--conf x", "best -n 1 --cand 0"])
 def test_options_cannot_be_abbreviated(capsys: pytest.CaptureFixture[str], words: str) -> None:
     status, _, err = run(capsys, *words.split())
     assert status == 2
-    assert "unrecognized arguments: --" in err
+    assert "there is no option --" in err
 
 
 @pytest.mark.parametrize(

@@ -261,7 +261,8 @@ CONTRADICTIONS = [
     (["--cluster", "-c", "x"], "--cluster reads no configuration"),
     (["--cluster", "dcgm-exporter"], "--cluster reads no configuration"),
     (["-c", "x", "dcgm-exporter", "-a", ":1"], "give only one"),
-    (["nonsense", "-k"], "unrecognized arguments: nonsense -k"),
+    (["nonsense", "-k"], "only dcgm-exporter and its options can follow here"),
+    (["dcgm-exproter", "-k"], 'did you mean "dcgm-exporter"?'),
 ]
 
 

@@ -33,6 +33,8 @@ def ledger_at(path: Path, name: str = "books") -> str:
     ("words", "message"),
     [
         (("--by", "owner"), "--by: write one of namespace, pod, workload, device, label:KEY"),
+        (("--by", "namespce"), 'label:KEY; did you mean "namespace"? See podgpu usage --help'),
+        (("--by", "labl:team"), 'did you mean "label:KEY"?'),
         (("--by", "label:"), "--by: write label:KEY"),
         (("--by", "label:a\x1b[2J"), "--by: write label:KEY"),
         (("--since", "yesterday"), "argument --since: write for example 7d, 12h, 2w"),
@@ -214,7 +216,7 @@ def test_the_ledger_is_found_in_the_configuration(
         (
             ("books: {kind: ledger, path: /x/y.db}",),
             ("--sink", "book"),
-            "has no ledger with the name given by --sink; its ledgers are: books",
+            "has no ledger with the name given by --sink; its ledgers are: books; did you mean",
         ),
     ],
 )
