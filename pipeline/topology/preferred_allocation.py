@@ -6,6 +6,7 @@ from pipeline.model.availability import Availability
 from pipeline.model.bitmask import mask_of
 from pipeline.model.topology_tree import Topology
 from pipeline.topology.selection import best
+from pipeline.topology.text_views import held_summary
 
 Answer: TypeAlias = dict[str, Any]
 
@@ -105,12 +106,11 @@ def choose_gpus(
     choice = best(topology, pool, n, must=needed)
     answer: Answer = {"n": n, "among": among}
     if choice is None:
-        count = (pool | needed).bit_count()
         return answer | {
             "gpus": [],
             "mask": "0",
             "score": None,
-            "why": f"{warning}GPUs requested: {n}; GPUs to choose from: {count}",
+            "why": f"{warning}GPUs requested: {n}; {_too_few(pool | needed, availability, among)}",
             "exact": True,
         }
     return answer | {
@@ -120,3 +120,16 @@ def choose_gpus(
         "why": f"{warning}{choice.why}",
         "exact": choice.exact,
     }
+
+
+def _too_few(pool: int, availability: Availability | None, among: str) -> str:
+    """Return why there are too few GPUs: how many there are, and who holds the others."""
+    count = f"GPUs to choose from: {pool.bit_count()}"
+    if among != "free" or availability is None:
+        return count
+    held = held_summary(availability)
+    if availability.free:
+        return f"{count}; held: {held}" if held else count
+    number = len(availability.cards)
+    every = availability.held.bit_count() == number
+    return f"{f'all {number} GPUs are held' if every else 'no GPU is free'}: {held}"

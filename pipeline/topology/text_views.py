@@ -1,11 +1,20 @@
 """A topology as text: the matrix of `nvidia-smi topo -m`, the tree, and Graphviz."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 from pipeline.model import Holder
-from pipeline.model.availability import Availability
+from pipeline.model.availability import Availability, CardState
 from pipeline.model.bitmask import bits
 from pipeline.model.topology_tree import SYMBOLS, Group, Node, Topology
+
+_MOST_GROUPS: Final = 4
+_MOST_HOLDERS: Final = 2
+_STATES: Final[Mapping[CardState, str]] = {
+    "held": "",
+    "part": " in part",
+    "absent": " absent",
+}
 
 LEGEND = """\
   X    = the GPU itself
@@ -122,6 +131,31 @@ def _holder(holder: Holder) -> str:
     if subject.container:
         name += f" ({subject.container})"
     return name if holder.share in {None, 1} else f"{name} {holder.share:g}"
+
+
+def held_summary(availability: Availability) -> str:
+    """Return on one line which GPUs are not free, and who holds them.
+
+    GPUs with the same holders are together: `GPU 0-2 by ml/train-0 (main), GPU 3 absent`. At
+    most four such groups, and two holders of each, are named.
+    """
+    groups: dict[str, int] = {}
+    for number, use in enumerate(availability.cards):
+        if use.state != "free":
+            text = f"{_STATES[use.state]}{_by(dict.fromkeys(_holder(h) for _, h in use.holders))}"
+            groups[text] = groups.get(text, 0) | 1 << number
+    names = availability.topology.names
+    listed = [f"{names(mask)}{text}" for text, mask in list(groups.items())[:_MOST_GROUPS]]
+    if rest := sum(list(groups.values())[_MOST_GROUPS:]):
+        listed.append(f"{names(rest)} by others")
+    return ", ".join(listed)
+
+
+def _by(holders: Collection[str]) -> str:
+    named = list(holders)[:_MOST_HOLDERS]
+    if more := len(holders) - len(named):
+        named.append(f"{more} more")
+    return f" by {' and '.join(named)}" if named else ""
 
 
 def dot(topology: Topology, availability: Availability | None = None) -> str:

@@ -177,7 +177,8 @@ async def test_too_few_free_gpus_are_no_error_and_result_in_no_choice() -> None:
         "gpus": [],
         "mask": "0",
         "score": None,
-        "why": "GPUs requested: 7; GPUs to choose from: 6",
+        "why": "GPUs requested: 7; GPUs to choose from: 6; held: GPU 0 by ml/train-0 (main), "
+        "GPU 1 in part by ml/serve-a (main)",
         "exact": True,
     }
 

@@ -16,7 +16,7 @@ from pipeline.model.availability import Availability, availability
 from pipeline.model.topology_tree import Topology
 from pipeline.topology.document import VERSION, document, restored
 from pipeline.topology.selection import best
-from pipeline.topology.text_views import dot, matrix, symbol, tree
+from pipeline.topology.text_views import dot, held_summary, matrix, symbol, tree
 from pipeline.topology.tree_builder import build
 from tests.pipeline.topology.layouts import (
     NODE,
@@ -52,6 +52,18 @@ def used(topology: Topology) -> Availability:
         Attribution(gpu(3), True, ()),
     ]
     return availability(topology, {part.device.uuid: part for part in parts})
+
+
+def test_holders_are_summarized_on_one_line() -> None:
+    assert held_summary(used(hgx(8))) == (
+        "GPU 0 by ml/train-0 (main), "
+        "GPU 1 in part by ml/a (main) 0.5 and ml/b 0.25, "
+        "GPU 2 in part by ml/c (main), GPU 4-7 absent"
+    )
+    crowded = tuple(holder(f"p-{n}", 0.1) for n in range(5))
+    one = Attribution(gpu(0), True, crowded)
+    text = held_summary(availability(hgx(1), {one.device.uuid: one}))
+    assert text == "GPU 0 in part by ml/p-0 (main) 0.1 and ml/p-1 (main) 0.1 and 3 more"
 
 
 def test_the_matrix_shows_four_h100s() -> None:
