@@ -1,12 +1,13 @@
 """Decode the kubelet's checkpoint into claims."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
 
+from pipeline.allocations.gpu_resources import GpuResources
 from pipeline.component.claim_file_reader import FileClaims
 from pipeline.files.bounded_read import UnreadableError
 from pipeline.model import Claim, Evidence, Origin, PartialRef
@@ -55,13 +56,13 @@ _document = msgspec.json.Decoder(_Document)
 _entry = msgspec.json.Decoder(_Entry)
 
 
-def read_checkpoint(data: bytes, path: Path, wanted: Callable[[str], bool]) -> FileClaims:
+def read_checkpoint(data: bytes, path: Path, resources: GpuResources) -> FileClaims:
     """Return a claim for each container and resource, sorted, since the kubelet's order is random.
 
     Args:
         data: content of the checkpoint.
         path: path of the checkpoint, for messages and for the origin of the claims.
-        wanted: returns whether an extended resource is GPUs.
+        resources: selects the extended resources that are GPUs.
 
     Raises:
         UnreadableError: the content is not a checkpoint, an entry has an unknown format, or there
@@ -79,9 +80,13 @@ def read_checkpoint(data: bytes, path: Path, wanted: Callable[[str], bool]) -> F
     for number, piece in enumerate(document.data.entries or ()):
         problem = f"{path}: Data.PodDeviceEntries[{number}] has an unknown format"
         entry = _decode(_entry, piece, problem)
-        if not wanted(entry.resource):
+        if not resources.can_be_gpus(entry.resource):
             continue
         claim = _claim(entry, path, complaints)
+        # Ids that the plugin answered with GPUs are ids of GPUs, whatever their form.
+        is_answered = claim.origin.evidence == Evidence.PLUGIN_ANSWER
+        if not is_answered and not resources.are_gpus(entry.resource, entry.all_ids):
+            continue
         held += len(claim.devices) + len(claim.asked)
         if held > MAX_CLAIMED_DEVICES:
             raise UnreadableError(

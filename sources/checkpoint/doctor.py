@@ -2,18 +2,18 @@
 
 from functools import partial
 
+from pipeline.allocations.gpu_resources import GpuResources
 from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.diagnostics.claim_file_check import check_file
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.kubelet_roots import other_roots
-from pipeline.model.plugin_ids import glob_matcher
 from sources.checkpoint.checkpoint_file import read_checkpoint
 from sources.checkpoint.options import Options
 
 
 def examine(options: Options, ctx: DoctorContext) -> Finding:
     """Run the check `checkpoint.file`."""
-    read = partial(read_checkpoint, path=options.path, wanted=glob_matcher(options.resources))
+    read = partial(read_checkpoint, path=options.path, resources=GpuResources(options.resources))
     return check_file(
         Check("checkpoint.file", BOTH),
         options.path,

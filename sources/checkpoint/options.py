@@ -7,6 +7,7 @@ import msgspec
 
 from config.option_markers import AtLeast, Doc
 from config.value_types import ByteSize
+from pipeline.allocations.gpu_resources import DEFAULT_RESOURCES
 from pipeline.component.claim_file_options import ClaimFileOptions
 
 
@@ -20,8 +21,11 @@ class Options(ClaimFileOptions, frozen=True, kw_only=True):
     resources: Annotated[
         tuple[str, ...],
         msgspec.Meta(min_length=1),
-        Doc("Extended resources that are GPUs, as glob patterns; all others are ignored."),
-    ] = ("nvidia.com/*", "*/*gpu*")
+        Doc(
+            "Extended resources that can be GPUs, as glob patterns; all others are ignored. A "
+            "pattern after ! excludes resources; exclusions alone apply to the default."
+        ),
+    ] = DEFAULT_RESOURCES
     max_size: Annotated[
         ByteSize, AtLeast("1KiB"), Doc("The size limit; a larger file is not read.")
     ] = ByteSize.parse("32MiB")

@@ -2,9 +2,9 @@
 
 from functools import partial
 
+from pipeline.allocations.gpu_resources import GpuResources
 from pipeline.component.claim_file_follower import follow
 from pipeline.component.contracts import SourceContext
-from pipeline.model.plugin_ids import glob_matcher
 from sources.checkpoint.checkpoint_file import read_checkpoint
 from sources.checkpoint.options import Options
 
@@ -23,5 +23,6 @@ class CheckpointSource:
     async def run(self, ctx: SourceContext) -> None:
         """Watch the checkpoint, and emit its claims, until cancelled."""
         options = self._options
-        read = partial(read_checkpoint, path=options.path, wanted=glob_matcher(options.resources))
+        resources = GpuResources(options.resources, ctx.log)
+        read = partial(read_checkpoint, path=options.path, resources=resources)
         await follow(ctx, options, read, absent=_ABSENT, follow_hints=True)

@@ -11,6 +11,7 @@ from typing import Final
 import orjson
 
 from config.value_types import Duration
+from pipeline.allocations.gpu_resources import DEFAULT_DRIVERS, GpuNames, GpuResources
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import KubeApi
 from pipeline.component.findings import FAILS, NONE, WARNS, Check, Finding
@@ -20,7 +21,7 @@ from pipeline.diagnostics.file_access import access_problem
 from pipeline.diagnostics.kubelet_roots import ROOTS, other_roots
 from pipeline.kube.json_access import as_dict, as_dicts, as_text
 from pipeline.model import AdvertisedResource
-from pipeline.model.plugin_ids import glob_matcher, without_replica
+from pipeline.model.plugin_ids import without_replica
 from sources.podresources.kubelet_connection import Kubelet, KubeletError, find_socket
 from sources.podresources.options import Options
 from sources.podresources.responses import Selection, read_allocatable, read_list
@@ -127,18 +128,20 @@ _FIXES: Final = {
 def _response_findings(
     path: Path, method: str, listed: bytes, offered: bytes | None, options: Options
 ) -> list[Finding]:
-    wanted = glob_matcher(options.resources)
-    held = read_list(listed, str(path), Selection(wanted, glob_matcher(options.drivers)))
+    resources, drivers = GpuResources(options.resources), GpuNames(options.drivers, DEFAULT_DRIVERS)
+    held = read_list(listed, str(path), Selection(resources, drivers))
     found = [
         _SOCKET_CHECK.ok(str(path), f"{len(held.claims)} claims by {method}"),
         _version(method, offered is not None),
     ]
     if offered is None:
         return found
-    everything = read_allocatable(
-        offered, str(path), Selection(lambda _name: True, lambda _name: True)
-    )
-    gpus = [resource for resource in everything if wanted(resource.resource)]
+    everything = read_allocatable(offered, str(path), Selection(GpuResources(("*",)), drivers))
+    gpus = [
+        each
+        for each in everything
+        if resources.are_gpus(each.resource, (device.text for device in each.devices))
+    ]
     by_claims = any(claim.resource == "" for claim in held.claims)
     found.append(_devices(gpus, everything, options, by_claims=by_claims))
     if gpus:
@@ -219,7 +222,7 @@ async def _dra_driver(patterns: Iterable[str], ctx: DoctorContext) -> str:
     Returns:
         Name of the driver; empty if none is found.
     """
-    wanted = glob_matcher(patterns)
+    wanted = GpuNames(patterns, DEFAULT_DRIVERS)
     servers = [
         each.options.kubeconfig
         for each in ctx.config.sources.values()

@@ -7,6 +7,7 @@ import msgspec
 
 from config.option_markers import AtLeast, Doc
 from config.value_types import Duration
+from pipeline.allocations.gpu_resources import DEFAULT_DRIVERS, DEFAULT_RESOURCES
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,13 +26,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     resources: Annotated[
         tuple[str, ...],
         msgspec.Meta(min_length=1),
-        Doc("Extended resources that are GPUs, as glob patterns; all others are ignored."),
-    ] = ("nvidia.com/*", "*/*gpu*")
+        Doc(
+            "Extended resources that can be GPUs, as glob patterns; all others are ignored. A "
+            "pattern after ! excludes resources; exclusions alone apply to the default."
+        ),
+    ] = DEFAULT_RESOURCES
     drivers: Annotated[
         tuple[str, ...],
         msgspec.Meta(min_length=1),
-        Doc("DRA drivers whose devices are GPUs, as glob patterns; all others are ignored."),
-    ] = ("*gpu*",)
+        Doc(
+            "DRA drivers whose devices are GPUs, as glob patterns; all others are ignored. A "
+            "pattern after ! excludes drivers."
+        ),
+    ] = DEFAULT_DRIVERS
     max_age: Annotated[
         Duration,
         AtLeast("1s"),

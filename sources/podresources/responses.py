@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pipeline.allocations.device_injection import gpu_by_cdi
+from pipeline.allocations.gpu_resources import GpuResources
 from pipeline.model import AdvertisedResource, Claim, Evidence, Origin, PartialRef, RawDeviceId
 from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES, plugin_ids
 from pipeline.net.protobuf_schema import DecodeError, Schema
@@ -15,11 +16,11 @@ class Selection(NamedTuple):
     """Which extended resources and DRA drivers in a response are GPUs.
 
     Attributes:
-        resources: function that returns whether an extended resource is GPUs.
-        drivers: function that returns whether the devices of a DRA driver are GPUs.
+        resources: selects extended resources.
+        drivers: function that returns whether the devices of a DRA driver can be GPUs.
     """
 
-    resources: Callable[[str], bool]
+    resources: GpuResources
     drivers: Callable[[str], bool]
 
 
@@ -68,6 +69,7 @@ def read_list(data: bytes, origin: str, selection: Selection) -> ListedClaims:
         Claim(subject, plugin_ids(ids), None, None, source, resource)
         for subject, resources in held.items()
         for resource, ids in resources.items()
+        if selection.resources.are_gpus(resource, ids)
     ]
     claims += [
         Claim(subject, tuple(sorted(devices)), None, None, source, resource_claim=name)
@@ -95,15 +97,17 @@ def read_allocatable(
     offered: dict[str, list[str]] = {}
     _gather(_decode("AllocatableResourcesResponse", data, origin).devices, offered, selection)
     return tuple(
-        AdvertisedResource(resource, plugin_ids(ids)) for resource, ids in sorted(offered.items())
+        AdvertisedResource(resource, plugin_ids(ids))
+        for resource, ids in sorted(offered.items())
+        if selection.resources.are_gpus(resource, ids)
     )
 
 
 def _gather(devices: Any, ids: dict[str, list[str]], selection: Selection) -> None:
-    """Add the device ids of the selected resources to `ids`, by resource."""
+    """Add the device ids of the resources that can be GPUs to `ids`, by resource."""
     for entry in devices:
         resource = entry.resource_name
-        if resource in ids or selection.resources(resource):
+        if resource in ids or selection.resources.can_be_gpus(resource):
             ids.setdefault(resource, []).extend(entry.device_ids)
 
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Iterable
 
+from pipeline.allocations.gpu_resources import DEFAULT_DRIVERS, GpuNames, GpuResources
 from pipeline.component.contracts import SourceContext
-from pipeline.model.plugin_ids import glob_matcher
 from sources.podresources.claim_report import KubeletReport
 from sources.podresources.options import Options
 from sources.podresources.responses import Selection
@@ -25,7 +25,9 @@ class PodResourcesSource:
         """Query the kubelet until cancelled."""
         options = self._options
         sockets = tuple(dict.fromkeys(options.sockets))
-        selection = Selection(glob_matcher(options.resources), glob_matcher(options.drivers))
+        selection = Selection(
+            GpuResources(options.resources, ctx.log), GpuNames(options.drivers, DEFAULT_DRIVERS)
+        )
         report = KubeletReport(ctx, sockets, options.max_age)
         clients = [SocketClient(path, options, selection, ctx, report) for path in sockets]
         async with asyncio.TaskGroup() as tasks:

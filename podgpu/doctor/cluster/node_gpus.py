@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pipeline.allocations.gpu_resources import DEFAULT_RESOURCES, GpuNames
 from pipeline.component.findings import WARNS, Check, Finding
 from pipeline.kube.json_access import as_dict, as_text
-from pipeline.model.plugin_ids import glob_matcher
 from podgpu.doctor.cluster.objects import Cluster, first_few, labels_of, name_of
 
 _LABELS: Final[Mapping[str, str | None]] = {
@@ -24,11 +24,7 @@ node feature discovery, GKE, EKS and AKS set these labels."""
 
 _COUNT: Final = "nvidia.com/gpu.count"
 _REPLICAS: Final = "nvidia.com/gpu.replicas"
-_IS_GPU: Final = glob_matcher(("nvidia.com/*", "*/*gpu*"))
-"""Whether a resource is GPUs, by the default of the option `resources` of `podresources`."""
-
-_OTHER_VENDORS: Final = ("amd.com/", "intel.com/")
-"""Prefixes of resources of other vendors, which podgpu does not support."""
+_RESOURCES: Final = GpuNames(DEFAULT_RESOURCES, DEFAULT_RESOURCES)
 
 _DIGITS: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _MAX_LISTED: Final = 5
@@ -38,11 +34,12 @@ def has_gpus(node: Mapping[str, Any]) -> bool:
     """Return whether a node has NVIDIA GPUs, by its labels or its capacity."""
     labels = labels_of(node)
     named = any(key in labels and value in (None, labels[key]) for key, value in _LABELS.items())
-    return named or bool(gpu_resources(node, "capacity"))
+    # Without such a label, nvidia.com/hostdev says nothing about GPUs.
+    return named or any(map(_RESOURCES.names_gpus, gpu_resources(node, "capacity")))
 
 
 def gpu_resources(node: Mapping[str, Any], part: str) -> dict[str, int]:
-    """Return the number of devices of each GPU resource.
+    """Return the number of devices of each resource that can be GPUs.
 
     Args:
         node: the Node.
@@ -52,7 +49,7 @@ def gpu_resources(node: Mapping[str, Any], part: str) -> dict[str, int]:
     return {
         resource: count
         for resource, quantity in found.items()
-        if _IS_GPU(resource) and not resource.startswith(_OTHER_VENDORS)
+        if _RESOURCES(resource)
         if (count := _count(quantity)) is not None
     }
 

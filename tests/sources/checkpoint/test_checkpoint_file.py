@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from pipeline.allocations.gpu_resources import GpuResources
 from pipeline.component.claim_file_reader import FileClaims
 from pipeline.files.bounded_read import UnreadableError
 from pipeline.model import Claim, Evidence, PartialRef, RawDeviceId
-from pipeline.model.plugin_ids import glob_matcher
 from sources.checkpoint.checkpoint_file import read_checkpoint
 from sources.checkpoint.options import Options
 from tests.sources.checkpoint.checkpoints import (
@@ -26,11 +26,11 @@ from tests.sources.checkpoint.checkpoints import (
 )
 
 PATH = Path("checkpoint")
-IS_GPU_RESOURCE = glob_matcher(Options().resources)
+RESOURCES = GpuResources(Options().resources)
 
 
 def read(data: bytes) -> FileClaims:
-    return read_checkpoint(data, PATH, IS_GPU_RESOURCE)
+    return read_checkpoint(data, PATH, RESOURCES)
 
 
 def only_claim(data: bytes) -> Claim:
@@ -75,6 +75,25 @@ def test_device_ids_are_read_in_both_formats(ids: Ids, expected: list[str]) -> N
     assert claim.origin.evidence is Evidence.KUBELET_IDS
     assert claim.origin.detail == "checkpoint u1/main"
     assert claim.asked == ()
+
+
+@pytest.mark.parametrize(
+    ("resource", "ids", "alloc", "held"),
+    [
+        ("nvidia.com/hostdev", ["0000:0c:00.2"], "", False),
+        ("nvidia.com/rdma_shared_device_a", ["1"], response(nodes=["/dev/infiniband"]), False),
+        ("nvidia.com/GA102GL_A10", ["57"], response(nodes=["/dev/vfio/57"]), False),
+        ("nvidia.com/slots", ["slot-1"], "", False),
+        # The plugin's response names a GPU: so the resource is GPUs, whatever its ids are.
+        ("nvidia.com/slots", ["slot-1"], visible(GPU), True),
+    ],
+)
+def test_ids_and_the_response_decide_which_devices_are_gpus(
+    resource: str, ids: list[str], alloc: str, held: bool
+) -> None:
+    found = read(checkpoint(entry(ids, alloc, resource=resource)))
+    assert bool(found.claims) is held
+    assert found.problems == ()
 
 
 AGREEING_RESPONSES: dict[str, tuple[list[str], str]] = {

@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pipeline.allocations.gpu_resources import GpuResources
 from pipeline.component.claim_file_reader import FileClaims
 from pipeline.files.bounded_read import UnreadableError
 from sources.checkpoint.allocate_response import InvalidResponseError, gpus_of
@@ -37,7 +38,7 @@ entries = st.fixed_dictionaries(
 
 def read(data: bytes) -> None:
     with suppress(UnreadableError):
-        assert isinstance(read_checkpoint(data, PATH, lambda _: True), FileClaims)
+        assert isinstance(read_checkpoint(data, PATH, GpuResources(("*",))), FileClaims)
 
 
 @given(st.binary(max_size=200))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.allocations.gpu_resources import GpuResources
 from pipeline.model import AdvertisedResource, Evidence, Origin, PartialRef, RawDeviceId
 from pipeline.model.plugin_ids import MAX_CLAIMED_DEVICES, glob_matcher
 from sources.podresources.kubelet_connection import KubeletError
@@ -23,7 +24,7 @@ from tests.fakes.kubelet import claim, devices, message, pod
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-1g.10gb"
 UUID = "GPU-fef8089b-4820-abfc-e83e-94318197576e"
-SELECTION = Selection(glob_matcher(Options().resources), glob_matcher(Options().drivers))
+SELECTION = Selection(GpuResources(Options().resources), glob_matcher(Options().drivers))
 
 
 def encoded(*pods: Any) -> bytes:
@@ -108,6 +109,26 @@ def test_each_container_and_resource_is_one_claim_in_a_fixed_order() -> None:
 )
 def test_pods_without_gpus_have_no_claims(one: Any) -> None:
     assert read(one) == ListedClaims(())
+
+
+@pytest.mark.parametrize(
+    ("resource", "ids"),
+    [
+        ("nvidia.com/hostdev", ["0000:0c:00.2"]),
+        ("nvidia.com/rdma_shared_device_a", ["0", "1"]),
+        ("nvidia.com/GA102GL_A10", ["57"]),
+        ("amd.com/gpu", ["0000:05:00.0"]),
+    ],
+)
+def test_devices_that_are_no_gpus_of_the_driver_are_neither_held_nor_offered(
+    resource: str, ids: list[str]
+) -> None:
+    held = read(pod("a", {resource: ids, GPU: [UUID]}))
+    assert devices_by_container(held) == {f"ml/a/main {GPU}": [f"plugin:{UUID}"]}
+    offered: bytes = message(
+        "AllocatableResourcesResponse", devices=devices({resource: ids, GPU: [UUID]})
+    ).SerializeToString()
+    assert [each.resource for each in read_allocatable(offered, "here", SELECTION)] == [GPU]
 
 
 def test_an_empty_list_has_no_claims() -> None:

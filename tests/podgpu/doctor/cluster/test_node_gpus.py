@@ -25,6 +25,8 @@ LABELS: list[tuple[Raw, bool]] = [
     (offering({"aliyun.com/gpu-mem": "80"}), True),
     (offering({"amd.com/gpu": "8"}), False),
     (offering({"example.com/nic": "8"}), False),
+    (offering({"nvidia.com/hostdev": "8"}), False),
+    (offering({"nvidia.com/mig-1g.10gb": "7"}), True),
     (offering({"nvidia.com/gpu": "9" * 5000}), False),
 ]
 
