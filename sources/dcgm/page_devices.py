@@ -55,6 +55,11 @@ class LineDevice(NamedTuple):
     ci: int | None
     profile: str
 
+    @property
+    def gpu(self) -> "LineDevice":
+        """The GPU; for a MIG instance the one that it is a part of."""
+        return self._replace(gi=None, ci=None, profile="")
+
 
 class _Gpu(NamedTuple):
     """What the lines show about a GPU; the first line counts if they differ."""

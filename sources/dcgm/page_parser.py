@@ -87,7 +87,11 @@ def parse_page(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> P
         value = found.value * divisor.numerator
         if divisor.denominator != 1:
             value /= divisor.denominator
+        # dcgm-exporter repeats what only the whole GPU has for each MIG instance.
+        repeated = device.gi is not None and not wanted.mig
         uuid = gpus.find(device)
+        if repeated:
+            uuid = gpus.find(device.gpu)
         if uuid is None:
             page.drop("no_device", found.number, found.name)
         elif is_blank(found.value):
@@ -101,7 +105,7 @@ def parse_page(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> P
             )
             key = (uuid, wanted.name, attrs)
             values = values_of.setdefault(key, _Values(found.number))
-            if COPY.isdisjoint(labels):
+            if repeated or COPY.isdisjoint(labels):
                 values.of_device.append(value)
             else:
                 values.copies.add(value)

@@ -113,9 +113,18 @@ class TestDevices:
         assert plain(read(line(CLOCK, 7, 0, GPU_I_ID=gi))) == {SM: 7}
 
     def test_an_instance_is_found_by_the_number_of_its_gpu(self) -> None:
-        found = read(f'{CLOCK}{{gpu="0",GPU_I_ID="3",GPU_I_PROFILE="1g"}} 7\n' + line(USED, 1))
-        assert plain(found, f"MIG-{A}/3") == {SM: 7}
+        found = read(f'{USED}{{gpu="0",GPU_I_ID="3",GPU_I_PROFILE="1g"}} 7\n' + line(CLOCK, 1))
+        assert plain(found, f"MIG-{A}/3") == {"memory_used_bytes": 7 << 20}
         assert found.devices[1].uuid == f"MIG-{A}/3"
+
+    def test_what_only_the_whole_gpu_has_belongs_to_the_gpu(self) -> None:
+        """dcgm-exporter repeats it for each instance, perhaps with values of different moments."""
+        lines = [line(CLOCK, 7 + at, 0, GPU_I_ID=str(at), pod="a") for at in range(2)]
+        found = read("".join([*lines, line(USED, 1, 0, GPU_I_ID="1", pod="a")]))
+        assert plain(found) == {SM: 7}
+        assert plain(found, f"MIG-{A}/0") == {}
+        assert plain(found, f"MIG-{A}/1") == {"memory_used_bytes": 1 << 20}
+        assert not found.dropped
 
 
 BLANK32, BLANK64, BLANK_FLOAT = (1 << 31) - 16, (1 << 63) - 16, 1 << 47
