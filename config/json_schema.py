@@ -31,11 +31,15 @@ _DURATION: Final = (
     "^(?=[0-9])" + "".join(rf"(?:{NUMBER}{unit}(?![a-z]))?" for unit in Duration.units) + "$"
 )
 _SIZE: Final = rf"^{NUMBER}(?:{'|'.join(ByteSize.units)})$"
-_ADDRESS: Final = r"^(?:\[[0-9A-Za-z:.%_-]+\]|[A-Za-z0-9.-]*):[0-9]{1,5}$"
+_ADDRESS: Final = r"^(?:(?:\[[0-9A-Za-z:.%_-]+\]|[A-Za-z0-9.-]*):[0-9]{1,5}|systemd)$"
 _UNITS: Final[dict[type, tuple[str, str, str]]] = {
     Duration: ("duration", _DURATION, f"A duration with its unit: {Duration.example}."),
     ByteSize: ("size", _SIZE, f"A number of bytes with its unit: {ByteSize.example}."),
-    ListenAddress: ("address", _ADDRESS, "An optional host and a port: :9400."),
+    ListenAddress: (
+        "address",
+        _ADDRESS,
+        "An optional host and a port: :9400. With systemd, its socket unit.",
+    ),
 }
 _ROLES: Final = ("source", "sink")
 

@@ -179,18 +179,23 @@ class ListenAddress:
         host: A host name, an IPv4 address or an IPv6 address without brackets; empty for
             all addresses of the machine.
         port: 0 to 65535; 0 means any free port.
+        systemd: Whether systemd opens the socket (socket activation); then host and port are
+            unknown: empty and 0.
     """
 
     host: str
     port: int
+    systemd: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse ``:9400``, ``127.0.0.1:9400``, ``localhost:9400`` or ``[::1]:9400``.
+        """Parse ``:9400``, ``127.0.0.1:9400``, ``localhost:9400``, ``[::1]:9400`` or ``systemd``.
 
         Raises:
             FormatError: The text is not a listen address.
         """
+        if text == "systemd":
+            return cls("", 0, systemd=True)
         host, colon, port = text.rpartition(":")
         if not colon and re.fullmatch(r"[0-9]{1,5}", text):
             raise FormatError(text, "is only a port", f'write ":{text}"')
@@ -202,6 +207,8 @@ class ListenAddress:
 
     def __str__(self) -> str:
         """Return the canonical text, which parses to an equal address."""
+        if self.systemd:
+            return "systemd"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 

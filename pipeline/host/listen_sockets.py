@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import socket
 from typing import Final
 
@@ -10,6 +11,9 @@ from config.value_types import ListenAddress
 BACKLOG = 1024
 """Maximum number of connections that the kernel queues until they are accepted."""
 
+
+_FIRST_PASSED: Final = 3
+"""The file descriptor of the first socket that systemd passes."""
 
 _NOT_PERMITTED: Final = "not permitted; ports below 1024 need the capability NET_BIND_SERVICE"
 _REASONS: Final = {
@@ -26,11 +30,14 @@ async def bind(address: ListenAddress) -> socket.socket:
     An empty host and the host `::` listen for both IPv4 and IPv6, as in Go programs. The host
     `0.0.0.0` listens for IPv4 only. There is only one socket, so that port 0 results in the same
     port for IPv4 and IPv6; of a host name with several addresses, one IPv4 address is preferred.
+    The address `systemd` is the first socket that systemd passed to this process.
 
     Raises:
         OSError: podgpu cannot listen on the address; `reason` explains the error.
         UnicodeError: the host name is invalid.
     """
+    if address.systemd:
+        return _passed(_FIRST_PASSED)
     if address.host in ("", "::"):
         return _bind_all(address.port)
     found = await asyncio.get_running_loop().getaddrinfo(
@@ -38,6 +45,23 @@ async def bind(address: ListenAddress) -> socket.socket:
     )
     family, _, _, _, where = min(found, key=lambda info: info[0] != socket.AF_INET)
     return socket.create_server(where[:2], family=family, backlog=BACKLOG)
+
+
+def _passed(descriptor: int) -> socket.socket:
+    """Return a duplicate of a socket of systemd, so that it can be used again after a close."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()) or not os.environ.get("LISTEN_FDS"):
+        raise OSError(errno.ENOTSOCK, "systemd passed no socket; start podgpu by a socket unit")
+    os.set_inheritable(descriptor, False)
+    passed = socket.socket(fileno=os.dup(descriptor))
+    is_tcp = passed.family in {socket.AF_INET, socket.AF_INET6}
+    if is_tcp and passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        return passed
+    passed.close()
+    raise OSError(
+        errno.ENOTSOCK,
+        "the socket of systemd does not listen for TCP; write ListenStream= with a port, and no "
+        "Accept=yes, in the socket unit",
+    )
 
 
 def _bind_all(port: int) -> socket.socket:

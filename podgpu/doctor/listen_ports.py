@@ -77,10 +77,10 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
 
 
 def addresses(config: Config) -> list[ListenAddress]:
-    """Return the addresses that podgpu listens on, without duplicates."""
+    """Return the addresses that podgpu listens on itself, without duplicates."""
     listens = [getattr(sink.options, "listen", None) for sink in config.sinks.values()]
     found = [each for each in (*listens, config.http.listen) if isinstance(each, ListenAddress)]
-    return list(dict.fromkeys(found))
+    return [each for each in dict.fromkeys(found) if not each.systemd]
 
 
 async def _address(address: ListenAddress, ctx: DoctorContext) -> tuple[Finding, PortOwner | None]:

@@ -19,7 +19,10 @@ class Options(PageOptions, frozen=True, kw_only=True):
 
     listen: Annotated[
         ListenAddress,
-        Doc("Address to listen on. Components with the same address share one listener."),
+        Doc(
+            "Address to listen on. Components with the same address share one listener. `systemd` "
+            "is the socket of a systemd socket unit."
+        ),
     ] = ListenAddress("", 9400)
     path: Annotated[str, msgspec.Meta(pattern=r"^/[^?#\s]+$"), Doc("URL path of the metrics.")] = (
         "/metrics"

@@ -170,6 +170,13 @@ def test_listen_addresses_are_parsed_and_printed(
     assert ListenAddress.parse(canonical) == address
 
 
+def test_the_socket_of_systemd_is_a_listen_address() -> None:
+    address = ListenAddress.parse("systemd")
+    assert address == ListenAddress("", 0, systemd=True)
+    assert address != ListenAddress.parse(":0")
+    assert str(address) == "systemd"
+
+
 @pytest.mark.parametrize(
     ("text", "reason", "hint"),
     [

@@ -129,12 +129,6 @@ class ConfigBuilder:
             self._put("http.web_config", "web-config-file")
         # dcgm-exporter accepts any Host header.
         self._draft.put("http.allowed_hosts", (ANY_HOST,))
-        if self._settings.switch("web-systemd-socket"):
-            raise self._settings.refused(
-                "web-systemd-socket",
-                "podgpu does not support socket activation",
-                "remove it, and give the address with -a",
-            )
         self._choice("log-format")
         self._choice("dcgm-log-level")
         self._put("log.format", "log-format")
@@ -209,7 +203,10 @@ class ConfigBuilder:
     def _page(self) -> None:
         settings = self._settings
         self._draft.put("sinks.metrics.kind", "prometheus")
-        self._put("sinks.metrics.listen", "address")
+        if settings.switch("web-systemd-socket"):
+            self._put("sinks.metrics.listen", "web-systemd-socket", "systemd")
+        else:
+            self._put("sinks.metrics.listen", "address")
         if settings.given("labels"):
             self._put("sinks.metrics.labels", "labels")
         elif settings.switch("use-old-namespace"):

@@ -286,10 +286,11 @@ OPTIONS: Final = (
     _not_needed("web-read-timeout", "10s", _FROM_MEMORY),
     _not_needed("web-write-timeout", "30s", _FROM_MEMORY),
     _not_needed("max-concurrent-scrapes", 16, "A scrape reads no GPU and takes a millisecond."),
-    _not_supported(
+    Option(
         "web-systemd-socket",
         False,
-        "An error: podgpu does not support socket activation. Give the address with -a.",
+        "The socket of a systemd socket unit; -a has no effect then.",
+        "sinks.metrics.listen",
     ),
     _renamed(
         "enable-exporter-metrics",

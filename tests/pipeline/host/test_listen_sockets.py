@@ -1,12 +1,15 @@
 """Tests of the address families on which a listen address is served."""
 
 import errno
+import os
 import socket
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
 from config.value_types import ListenAddress
+from pipeline.host import listen_sockets
 from pipeline.host.listen_sockets import bind
 
 IPV4, IPV6 = "127.0.0.1", "::1"
@@ -71,3 +74,46 @@ async def test_r17_without_ipv6_all_ipv4_addresses_are_served(
     with closing(await bind(ListenAddress(host, 0))) as listening:
         assert listening.family == socket.AF_INET
         assert _answers(IPV4, listening.getsockname()[1])
+
+
+SYSTEMD = ListenAddress.parse("systemd")
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Yield a listening socket that systemd passed to this process."""
+    with socket.create_server((IPV4, 0)) as listening:
+        monkeypatch.setattr(listen_sockets, "_FIRST_PASSED", listening.fileno())
+        monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
+        monkeypatch.setenv("LISTEN_FDS", "1")
+        yield listening
+
+
+async def test_the_socket_of_systemd_is_used_and_can_be_used_again(passed: socket.socket) -> None:
+    """A reload may close the listener and open it again."""
+    port = passed.getsockname()[1]
+    for _ in range(2):
+        with closing(await bind(SYSTEMD)) as listening:
+            assert listening.getsockname()[1] == port
+            with socket.create_connection((IPV4, port), timeout=5):
+                listening.accept()[0].close()
+
+
+@pytest.mark.parametrize(("name", "value"), [("LISTEN_PID", "1"), ("LISTEN_FDS", "")])
+@pytest.mark.usefixtures("passed")
+async def test_without_a_socket_for_this_process_the_error_says_so(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(OSError, match="systemd passed no socket; start podgpu by a socket unit"):
+        await bind(SYSTEMD)
+
+
+@pytest.mark.usefixtures("passed")
+async def test_a_socket_of_systemd_that_is_not_tcp_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket(socket.AF_UNIX) as other:
+        monkeypatch.setattr(listen_sockets, "_FIRST_PASSED", other.fileno())
+        with pytest.raises(OSError, match="does not listen for TCP; write ListenStream="):
+            await bind(SYSTEMD)

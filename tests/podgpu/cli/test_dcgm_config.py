@@ -19,6 +19,7 @@ SETTINGS: list[tuple[str, dict[str, object]]] = [
     ("", {"counters.configmap": None, "sources.engine": None}),
     ("", {"sinks.metrics.listen": ":9400", "node": "${NODE_NAME:-}"}),
     ("", {"http": {"allowed_hosts": ["*"]}}),
+    ("-a :1 --web-systemd-socket", {"sinks.metrics.listen": "systemd"}),
     ("-f /x.csv", {"counters.file": "/x.csv"}),
     ("-m ns:name", {"counters.configmap": "ns:name", "counters.file": None}),
     ("-m none -f /x.csv", {"counters.configmap": None, "counters.file": "/x.csv"}),
@@ -130,7 +131,6 @@ def test_a_setting_from_a_variable_names_the_variable(option: Any) -> None:
         "labels": "dcgm-old",
         "remote-hostengine-info": "host:1",
         "address": ":1",
-        "web-systemd-socket": "false",
         "config-file": "",
         "pod-resources-kubelet-socket": "/k/s",
         "collectors": "/x",
@@ -175,10 +175,6 @@ def test_a_setting_from_a_variable_names_the_variable(option: Any) -> None:
         ),
         ("--log-format xml", '--log-format: "xml" is unknown; write text or json'),
         ("--dcgm-log-level LOUD", '--dcgm-log-level: "LOUD" is unknown; write NONE, FATAL,'),
-        (
-            "--web-systemd-socket",
-            "--web-systemd-socket: podgpu does not support socket activation;",
-        ),
         ("--labels dcgm-2x", "--labels: expected one of dcgm, dcgm-hostname, dcgm-old, dcgm-1x"),
         ("--config-file /none.yaml", "/none.yaml: there is no such file; check the path"),
     ],
@@ -268,8 +264,4 @@ def test_an_option_without_effect_is_reported(option: Any) -> None:
     )
     file = {"collectors": Setting("/x.csv", "-f")}
     line = Line(file | {option.name: Setting(value, option.flags[0])})
-    if option.name == "web-systemd-socket":
-        with pytest.raises(ConfigError):
-            effective_config(line, {})
-        return
     assert [option.flags[0] in remark[1] for remark in effective_config(line, {}).remarks] == [True]

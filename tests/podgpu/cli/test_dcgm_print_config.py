@@ -50,7 +50,6 @@ def _words() -> st.SearchStrategy[list[str]]:
         "kubernetes-pod-label-allowlist-regex": st.sampled_from(["a", "^a$,b", "${x}", "#"]),
         "nvidia-resource-names": st.sampled_from(["a.com/x", "a,b", "*"]),
         "config-file": st.nothing(),
-        "web-systemd-socket": st.just("false"),
     }
     by_type = {
         str: TEXTS,
