@@ -12,7 +12,33 @@ def _violation(name: str, cause: str, number: int, dcgm: str) -> Field:
         type="counter",
         group="health",
         dcgm=f"DCGM_FI_DEV_{dcgm}_VIOLATION",
+        dcgm_base=f"DCGM_FI_DEV_GPU_{dcgm.removeprefix('BOARD_')}_THROTTLE_SECONDS_TOTAL",
         dcgm_1x=f"dcgm_{dcgm.lower()}_violation",
+    )
+
+
+def _total_violation(name: str, about: str, number: int) -> Field:
+    return Field(
+        f"violation_total_{name}_clocks_nanoseconds",
+        "nanoseconds",
+        f"Time during which the clocks were below {about}, for any reason, in nanoseconds.",
+        f"nvmlDeviceGetFieldValues({number})",
+        type="counter",
+        group="details",
+        dcgm=f"DCGM_FI_DEV_TOTAL_{name.upper()}_CLOCKS_VIOLATION",
+        dcgm_base=f"DCGM_FI_DEV_GPU_{name.upper()}_THROTTLE_SECONDS_TOTAL",
+    )
+
+
+def _clock_reason(name: str, number: int, about: str) -> Field:
+    return Field(
+        f"clock_reason_{name}_nanoseconds",
+        "nanoseconds",
+        f"Time during which the driver reduced the clocks {about}, in nanoseconds.",
+        f"nvmlDeviceGetFieldValues({number})",
+        type="counter",
+        group="details",
+        dcgm=f"DCGM_FI_DEV_CLOCKS_EVENT_REASON_{name.upper()}_NS",
     )
 
 
@@ -131,6 +157,16 @@ FAULTS: tuple[Field, ...] = (
         "drain of its peers, 4 drain and reset; newer drivers may report more.",
         "nvmlDeviceGetFieldValues(230)",
         group="health",
+        aliases=("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "DCGM_FI_DEV_GPU_RECOVERY_ACTION"),
         since="hopper",
+    ),
+    _total_violation("app", "those that are set for applications", 80),
+    _total_violation("base", "the base clocks", 81),
+    _clock_reason("sw_power_cap", 74, "to stay within the power limit"),
+    _clock_reason("sync_boost", 76, "to those of the slowest GPU of a sync boost group"),
+    _clock_reason("sw_therm_slowdown", 269, "to stay below the highest operating temperature"),
+    _clock_reason("hw_therm_slowdown", 270, "to a half or less because of the temperature"),
+    _clock_reason(
+        "hw_power_brake_slowdown", 271, "to a half or less because the power supply asked for it"
     ),
 )

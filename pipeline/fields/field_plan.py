@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from pipeline.fields.board_fields import BOARDS
+from pipeline.fields.device_fields import DEVICES
 from pipeline.fields.error_fields import FAULTS
 from pipeline.fields.field import Field, Group
+from pipeline.fields.interconnect_fields import INTERCONNECTS
 from pipeline.fields.label_fields import LABELS
 from pipeline.fields.link_fields import LINKS
 from pipeline.fields.memory_fields import MEMORY
@@ -19,7 +21,10 @@ from pipeline.fields.profiling_fields import PROFILING
 from pipeline.fields.statistics_fields import STATISTICS
 from pipeline.fields.utilization_fields import WORK
 
-CATALOGUE: Final = (*BOARDS, *WORK, *MEMORY, *FAULTS, *LINKS, *PROFILING, *STATISTICS)
+CATALOGUE: Final = (
+    *(*BOARDS, *WORK, *MEMORY, *FAULTS, *LINKS, *PROFILING, *STATISTICS),
+    *(*DEVICES, *INTERCONNECTS),
+)
 """All fields that have series. Fields of the type `label` are in `LABELS`."""
 
 _BY_NAME: Final = {field.name: field for field in (*CATALOGUE, *LABELS)}
@@ -28,8 +33,7 @@ _BY_NAME: Final = {field.name: field for field in (*CATALOGUE, *LABELS)}
 def _called() -> Mapping[str, Sequence[Field]]:
     found: defaultdict[str, list[Field]] = defaultdict(list)
     for field in _BY_NAME.values():
-        names = {field.name, field.dcgm, field.dcgm_1x, field.podgpu_metric, *field.aliases}
-        for name in names - {""}:
+        for name in {field.name, field.podgpu_metric, *field.dcgm_names}:
             found[name].append(field)
     return found
 
@@ -79,9 +83,8 @@ def chosen(word: str) -> tuple[Field, ...]:
 
 
 def _names(field: Field) -> tuple[str, ...]:
-    names = (field.name, field.dcgm, field.dcgm_1x, *field.aliases)
     own = () if field.type == "label" else (field.podgpu_metric,)
-    return tuple(name for name in (*names, *own) if name)
+    return (field.name, *field.dcgm_names, *own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from pipeline.fields.field import Field, Group, Tier
+from pipeline.fields.link_fields import NVLINKS
 
 
 def _ratio(
@@ -71,6 +72,53 @@ def _rate(bus: str, direction: str, gpm: int, about: str, *, group: Group = "pro
     )
 
 
+def _link_rate(link: int, short: str, gpm: int) -> Field:
+    verb, direction = ("sent", "transmit") if short == "TX" else ("received", "receive")
+    return Field(
+        f"nvlink_{link}_{direction}_bytes_per_second",
+        "bytes/s",
+        f"Bytes {verb} over NVLink {link}, headers included, in bytes per second over the time "
+        "between two samples.",
+        f"nvmlGpmMetricsGet({gpm})",
+        tier=Tier.FAST,
+        group="details",
+        dcgm=f"DCGM_FI_PROF_NVLINK_L{link}_{short}_BYTES",
+        since="hopper",
+    )
+
+
+def _chip_to_chip(short: str, part: str, gpm: int) -> Field:
+    verb, direction = ("sent", "transmit") if short == "TX" else ("received", "receive")
+    about = "headers included" if part == "all" else "headers not included"
+    return Field(
+        f"c2c_{direction}_{part}_bytes_per_second",
+        "bytes/s",
+        f"Bytes {verb} over chip-to-chip links, {about}, in bytes per second over the time between "
+        "two samples.",
+        f"nvmlGpmMetricsGet({gpm})",
+        tier=Tier.FAST,
+        group="details",
+        dcgm=f"DCGM_FI_PROF_C2C_{short}_{part.upper()}_BYTES",
+        since="hopper",
+    )
+
+
+def _cache(memory: str, outcome: str, gpm: int) -> Field:
+    about = {"hostmem": "the processor's memory", "peermem": "the memory of other GPUs"}[memory]
+    verb = "found it in" if outcome == "hit" else "did not find it in"
+    return Field(
+        f"{memory}_cache_{outcome}_ratio",
+        "ratio",
+        f"Fraction of accesses to {about} that {verb} the cache, from 0 to 1, over the time "
+        "between two samples.",
+        f"nvmlGpmMetricsGet({gpm})",
+        tier=Tier.FAST,
+        group="details",
+        dcgm=f"DCGM_FI_PROF_{memory.upper()}_CACHE_{outcome.upper()}",
+        since="blackwell",
+    )
+
+
 _ENGINES: Final = (("nvdec", 30, 8), ("nvjpg", 40, 8), ("nvofa", 50, 2))
 """Name, GPM id of the first engine, and number of engines."""
 
@@ -133,4 +181,17 @@ PROFILING: tuple[Field, ...] = (
         for engine, first, count in _ENGINES
         for number in range(count)
     ),
+    *(
+        _link_rate(link, short, 62 + 2 * link + place)
+        for link in range(NVLINKS)
+        for place, short in enumerate(("RX", "TX"))
+    ),
+    _chip_to_chip("TX", "all", 100),
+    _chip_to_chip("RX", "all", 101),
+    _chip_to_chip("TX", "data", 102),
+    _chip_to_chip("RX", "data", 103),
+    _cache("hostmem", "hit", 160),
+    _cache("hostmem", "miss", 161),
+    _cache("peermem", "hit", 162),
+    _cache("peermem", "miss", 163),
 )

@@ -91,6 +91,7 @@ MEMORY_FIELDS: Final = {
     "free": "memory_free_bytes",
     "reserved": "memory_reserved_bytes",
 }
+MEMORY_RATIO: Final = "memory_used_ratio"
 CLOCK_FIELDS: Final = (
     "clock_throttle_reasons",
     "clock_throttle_active",
@@ -104,10 +105,6 @@ ROW_LIMITS: Final = {
     "row_remap_failed": 1,
 }
 
-THRESHOLDS: Final = {"temperature_shutdown_celsius": 0, "temperature_slowdown_celsius": 1}
-"""NVML's number of each threshold."""
-
-_CELSIUS: Final = 250
 _FAN: Final = 250  # percent; a fan may exceed its rated speed
 
 
@@ -139,12 +136,16 @@ def memory(target: ReadTarget) -> Reader:
         for member, field in MEMORY_FIELDS.items()
         if target.wants(field) and hasattr(box, member)
     ]
+    ratio = target.output(MEMORY_RATIO, 1) if target.wants(MEMORY_RATIO) else None
 
     def read(result: GpuReadings, at: Instant) -> int:
         code, total = call(), box.total
         # A GPU without its own memory, such as a GB10, reports zeros.
         if code or total in (0, NONE64):
             return code
+        usable = total - getattr(box, "reserved", 0)
+        if ratio is not None and 0 <= box.used <= usable > 0:
+            ratio.add(result, at, box.used / usable)
         for member, output in parts:
             value = getattr(box, member)
             if total < value != NONE64:
@@ -227,28 +228,6 @@ def remapped_rows(target: ReadTarget) -> Reader:
         if target.wants(field)
     ]
     return reader(call, *parts)
-
-
-def threshold(target: ReadTarget, field: str) -> Reader:
-    """Create a reader of a temperature limit.
-
-    It calls until the limit is known, and then returns the known limit: the limit is constant, and
-    a call takes 2 ms.
-    """
-    box, which = ctypes.c_uint(), ctypes.c_int(THRESHOLDS[field])
-    call = target.bind("nvmlDeviceGetTemperatureThreshold", which, ctypes.byref(box))
-    output = target.output(field, _CELSIUS)
-    is_known = False
-
-    def read(result: GpuReadings, at: Instant) -> int:
-        nonlocal is_known
-        code = codes.NOT_CALLED if is_known else call()
-        if code in (codes.OK, codes.NOT_CALLED):
-            code = output.add(result, at, box.value) or code
-            is_known = box.value <= _CELSIUS
-        return code
-
-    return read
 
 
 def fans(target: ReadTarget, field: str) -> Reader:

@@ -44,12 +44,55 @@ def _plain(kind: Any) -> Any:
     return type(kind.__name__, (ctypes.Structure,), {"_fields_": kind._fields_})
 
 
+def _versioned(kind: Any, version: int) -> Callable[[], Any]:
+    """Return a function that creates such a struct for a call that checks its version."""
+    plain = _plain(kind)
+
+    def make() -> Any:
+        box = plain()
+        box.version = version
+        return box
+
+    return make
+
+
+class _PlatformInfo(ctypes.Structure):
+    """`nvmlPlatformInfo_v2_t`; pynvml has characters instead of its numbers."""
+
+    _fields_ = (
+        ("version", ctypes.c_uint),
+        ("ibGuid", ctypes.c_ubyte * 16),
+        ("chassisSerialNumber", ctypes.c_ubyte * 16),
+        ("slotNumber", ctypes.c_ubyte),
+        ("trayIndex", ctypes.c_ubyte),
+        ("hostId", ctypes.c_ubyte),
+        ("peerType", ctypes.c_ubyte),
+        ("moduleId", ctypes.c_ubyte),
+    )
+
+
+Bar1Memory: Final = _plain(pynvml.c_nvmlBAR1Memory_t)
 Device: Final[Any] = pynvml.c_nvmlDevice_t
 EventData: Final = _plain(pynvml.c_nvmlEventData_t)
 EventSet: Final[Any] = pynvml.c_nvmlEventSet_t
+FABRIC_INFO: Final = (
+    _versioned(pynvml.c_nvmlGpuFabricInfo_v3_t, pynvml.nvmlGpuFabricInfo_v3),
+    _versioned(pynvml.c_nvmlGpuFabricInfo_v2_t, pynvml.nvmlGpuFabricInfo_v2),
+)
+"""Create the structs of `nvmlDeviceGetGpuFabricInfoV`, the newest version first."""
+
 Licence: Final[Any] = pynvml.c_nvmlGridLicensableFeatures_v4_t
+MarginTemperature: Final = _versioned(
+    pynvml.c_nvmlMarginTemperature_v1_t, pynvml.nvmlMarginTemperature_v1
+)
+PciInfo: Final = _plain(pynvml.nvmlPciInfo_t)
+PlatformInfo: Final = _versioned(_PlatformInfo, pynvml.nvmlPlatformInfo_v2)
 ProcessInfo: Final = _plain(pynvml.c_nvmlProcessInfo_v3_t)
 ProcessUtilization: Final = _plain(pynvml.c_nvmlProcessUtilizationSample_t)
+RowRemapperHistogram: Final = _plain(pynvml.c_nvmlRowRemapperHistogramValues)
+SramErrorStatus: Final = _versioned(
+    pynvml.c_nvmlEccSramErrorStatus_v1_t, pynvml.nvmlEccSramErrorStatus_v1
+)
 Utilization: Final = _plain(pynvml.c_nvmlUtilization_t)
 _MEMORY_V1: Final = _plain(pynvml.c_nvmlMemory_t)
 _MEMORY_V2: Final = _plain(pynvml.c_nvmlMemory_v2_t)

@@ -14,7 +14,7 @@ from sources.nvml.composite_readers import MEMORY_FIELDS, memory
 from sources.nvml.counters import pcie_counters
 from sources.nvml.gpm import Profiling
 from sources.nvml.mig_instances import MigInstances
-from sources.nvml.nvlink import Peers
+from sources.nvml.nvlink_readers import Peers
 from sources.nvml.reader_parts import GpuReadings, ReadingRequest, ReadTarget
 
 _REVIVE_EVERY: Final = 10  # slow rounds

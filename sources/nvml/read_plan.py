@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from pipeline.fields import CATALOGUE
+from pipeline.fields import CATALOGUE, Tier
+from pipeline.fields.memory_fields import PLACES, located_ecc
 from pipeline.model import Instant
-from sources.nvml import codes, composite_readers, nvlink
+from sources.nvml import codes, composite_readers, device_readers, nvlink_readers
 from sources.nvml.composite_readers import FieldValueRequest, FieldValueSpec, batch
 from sources.nvml.counters import ENERGY, Energy, PcieCounters
 from sources.nvml.gpm import Profiler
-from sources.nvml.nvlink import Peers
+from sources.nvml.nvlink_readers import Peers
 from sources.nvml.process_list import processes
 from sources.nvml.process_utilization import Utilization
 from sources.nvml.reader_parts import (
@@ -40,10 +41,17 @@ class _Number:
     arguments: tuple[int, ...] = ()
     divisor: int = 1
     unknown: int | None = None
-    padded: bool = False  # the call also returns its sampling period
+    padded: bool = False  # the call also returns a second number: its sampling period, a default
+    system: bool = False  # the number is the same for all GPUs, so the call takes no GPU
 
 
 _ECC: Final = "nvmlDeviceGetTotalEccErrors"
+_LIMIT: Final = "nvmlDeviceGetTemperatureThreshold"
+_MAX_CLOCK: Final = "nvmlDeviceGetMaxClockInfo"
+_APPLICATION_CLOCK: Final = "nvmlDeviceGetApplicationsClock"
+_CELSIUS: Final = 250
+
+_ONCE: Final = frozenset(field.name for field in CATALOGUE if field.tier is Tier.ONCE)
 
 # In the order of the catalogue. The limits are far above the values of any GPU.
 _NUMBERS: Final = (
@@ -63,6 +71,39 @@ _NUMBERS: Final = (
     _Number("ecc_uncorrected_volatile", _ECC, COUNT, (1, 0)),
     _Number("ecc_corrected_aggregate", _ECC, COUNT, (0, 1)),
     _Number("ecc_uncorrected_aggregate", _ECC, COUNT, (1, 1)),
+    _Number("temperature_shutdown_celsius", _LIMIT, _CELSIUS, (0,)),
+    _Number("temperature_slowdown_celsius", _LIMIT, _CELSIUS, (1,)),
+    _Number("temperature_memory_max_operating_celsius", _LIMIT, _CELSIUS, (2,)),
+    _Number("temperature_gpu_max_operating_celsius", _LIMIT, _CELSIUS, (3,)),
+    _Number("video_clock_mhz", "nvmlDeviceGetClockInfo", 20_000, (3,)),
+    _Number("application_sm_clock_mhz", _APPLICATION_CLOCK, 20_000, (0,)),
+    _Number("application_memory_clock_mhz", _APPLICATION_CLOCK, 50_000, (2,)),
+    _Number("max_sm_clock_mhz", _MAX_CLOCK, 20_000, (1,)),
+    _Number("max_memory_clock_mhz", _MAX_CLOCK, 50_000, (2,)),
+    _Number("max_video_clock_mhz", _MAX_CLOCK, 20_000, (3,)),
+    *(
+        _Number(
+            located_ecc(kind, span, place),
+            "nvmlDeviceGetMemoryErrorCounter",
+            COUNT,
+            (kind, span, place),
+        )
+        for kind in (0, 1)
+        for span in (0, 1)
+        for place in range(PLACES)
+    ),
+    _Number("pcie_link_gen", "nvmlDeviceGetCurrPcieLinkGeneration", 20),
+    _Number("pcie_link_width", "nvmlDeviceGetCurrPcieLinkWidth", 64),
+    _Number("pcie_max_link_gen", "nvmlDeviceGetMaxPcieLinkGeneration", 20),
+    _Number("pcie_max_link_width", "nvmlDeviceGetMaxPcieLinkWidth", 64),
+    _Number("node_gpus", "nvmlDeviceGetCount_v2", NONE32 - 1, system=True),
+    _Number("cuda_driver_version", "nvmlSystemGetCudaDriverVersion_v2", 1_000_000, system=True),
+    _Number("nvml_index", "nvmlDeviceGetIndex", NONE32 - 1),
+    _Number("persistence_mode", "nvmlDeviceGetPersistenceMode", 1),
+    _Number("mig_max_slices", "nvmlDeviceGetMaxMigDeviceCount", 64),
+    _Number("virtualization_mode", "nvmlDeviceGetVirtualizationMode", 15),
+    _Number("autoboost_mode", "nvmlDeviceGetAutoBoostedClocksEnabled", 1, padded=True),
+    _Number("inforom_checksum", "nvmlDeviceGetInforomConfigurationChecksum", NONE32 - 1),
 )
 
 _POWER_LIMIT: Final = _Number(
@@ -161,6 +202,8 @@ def for_gpu(target: ReadTarget, peers: Peers) -> Plan:
     for spec in _NUMBERS:
         if target.wants(spec.field):
             number = _number(target, spec)
+            if spec.field in _ONCE:
+                number = device_readers.read_once(number)
             (plan.slow if spec.field in SLOW else plan.fast).append(number)
             if spec.field == ENERGY:
                 plan.forced.append(number)
@@ -176,24 +219,36 @@ def for_gpu(target: ReadTarget, peers: Peers) -> Plan:
         plan.slow.append(composite_readers.remapped_rows(target))
     plan.slow += _batch(target, _slow_values(target))
     plan.slow += [make(target, field) for field, make in _SINGLE.items() if target.wants(field)]
-    if target.wants("p2p_status"):
-        plan.slow.append(nvlink.peer_status(target, "p2p_status", peers))
+    plan.slow += device_readers.structs(target)
+    for field, of_peers in _OF_PEERS.items():
+        if target.wants(field):
+            plan.slow.append(of_peers(target, field, peers))
     return plan
 
 
 _SINGLE: Final[dict[str, Callable[[ReadTarget, str], Reader]]] = {
-    **dict.fromkeys(composite_readers.THRESHOLDS, composite_readers.threshold),
     "fan_speed_percent": composite_readers.fans,
     "vgpu_license_status": composite_readers.licence,
-    "nvlink_up": nvlink.states,
+    "nvlink_up": nvlink_readers.states,
+    "cuda_compute_capability": device_readers.compute_capability,
+    "compute_mode": device_readers.compute_mode,
+    "mig_mode": device_readers.mig_mode,
+    "gpm_supported": device_readers.gpm_support,
+    "inforom_valid": device_readers.inforom_valid,
+}
+
+_OF_PEERS: Final[dict[str, Callable[[ReadTarget, str, Peers], Reader]]] = {
+    "p2p_status": nvlink_readers.peer_status,
+    "nvlink_p2p_reachable": nvlink_readers.reachable_peers,
 }
 
 
 def shared(target: ReadTarget, *, carries: bool) -> list[Reader]:
     """Create the readers that GPUs and MIG instances have: of memory and of processes."""
     found: list[Reader] = []
-    if target.wants(*composite_readers.MEMORY_FIELDS.values()):
+    if target.wants(*composite_readers.MEMORY_FIELDS.values(), composite_readers.MEMORY_RATIO):
         found.append(composite_readers.memory(target))
+    found += device_readers.bar1(target)
     if target.wanted.processes:
         found.append(processes(target, carries=carries))
     return found
@@ -204,7 +259,8 @@ def _number(target: ReadTarget, spec: _Number) -> Reader:
     boxes = [ctypes.byref(box)]
     if spec.padded:
         boxes.append(ctypes.byref(ctypes.c_uint()))
-    call = target.bind(spec.call, *map(ctypes.c_uint, spec.arguments), *boxes)
+    bind = target.nvml.bind if spec.system else target.bind
+    call = bind(spec.call, *map(ctypes.c_uint, spec.arguments), *boxes)
     output = target.output(spec.field, spec.max_value, spec.divisor)
     if spec.unknown is not None:
         output = replace(output, unknown=(spec.unknown,))
@@ -229,5 +285,6 @@ def _values(target: ReadTarget, specs: dict[str, FieldValueSpec]) -> Iterator[Fi
 def _slow_values(target: ReadTarget) -> Iterator[FieldValueRequest]:
     """Yield the requests of the field values of the slow tier, which one call reads."""
     yield from _values(target, composite_readers.SLOW)
-    yield from nvlink.traffic(target)
-    yield from nvlink.errors(target)
+    yield from nvlink_readers.traffic(target)
+    yield from nvlink_readers.errors(target)
+    yield from device_readers.field_values(target)

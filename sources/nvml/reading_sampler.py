@@ -13,7 +13,7 @@ from sources.nvml import codes
 from sources.nvml.event_counts import FIELDS
 from sources.nvml.gpm import METRICS
 from sources.nvml.inventory import Inventory
-from sources.nvml.nvlink import RATES, TOTALS
+from sources.nvml.nvlink_readers import RATES, TOTALS
 from sources.nvml.options import Options
 from sources.nvml.read_plan import FORCED
 from sources.nvml.reader_parts import GpuReadings, ReadingRequest
@@ -30,7 +30,9 @@ longer than twice this time and a field of `BETWEEN` is requested."""
 MAX_FAILED_ROUNDS: Final = 3
 """In how many successive rounds all GPUs must fail before podgpu initialises NVML again."""
 
-BETWEEN: Final = frozenset({*METRICS, *TOTALS, *RATES})
+BETWEEN: Final = frozenset(
+    {*METRICS, *TOTALS, *(name for names in RATES.values() for name in names)}
+)
 """Fields whose values cover the time between two rounds."""
 
 

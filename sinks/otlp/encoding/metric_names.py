@@ -24,23 +24,36 @@ UCUM: Final[Mapping[str, str]] = {
     "bytes/s": "By/s",
     "MiB": "MiBy",
     "seconds": "s",
+    "milliseconds": "ms",
     "nanoseconds": "ns",
+    "mW/s": "mW/s",
+    "MB/s": "MBy/s",
     "errors": "{error}",
     "rows": "{row}",
     "pages": "{page}",
     "packets": "{packet}",
     "processes": "{process}",
     "samples": "{sample}",
+    "events": "{event}",
+    "banks": "{bank}",
+    "lanes": "{lane}",
+    "links": "{link}",
+    "profiles": "{profile}",
+    "slices": "{slice}",
+    "GPUs": "{gpu}",
     "bool": "",
     "state": "",
     "code": "",
     "bitmask": "",
+    "number": "",
+    "version": "",
 }
 """The units of the catalogue and of DCGM, in UCUM."""
 
 _PREFIXES: Final = (
     ("DCGM_FI_DEV_", "dcgm."),
     ("DCGM_FI_PROF_", "dcgm.prof."),
+    ("DCGM_FI_CUDA_", "dcgm.cuda."),
     ("DCGM_EXP_", "dcgm."),
 )
 

@@ -137,10 +137,20 @@ _KEYS: Final = frozenset(profiles.VALUES) | {
     "fabric_state",
     "fabric_status",
     "fabric_clique",
+    "fabric_health_mask",
+    "fabric_health_summary",
+    "autoboost",
+    "inforom_checksum",
+    "inforom_valid",
+    "platform_slot",
+    "platform_tray",
+    "platform_host",
+    "platform_peer",
+    "platform_module",
 }
 _KEY_WITH_ARGUMENTS: Final = re.compile(
-    r"(clock|max_clock|temp_threshold|pcie_throughput|ecc|p2p|fan_speed|violation|topology|"
-    r"nvlink_(state|version|error|remote_type))(_\d+)+"
+    r"(clock|max_clock|application_clock|temp_threshold|pcie_throughput|ecc|p2p|fan_speed|violation|"
+    r"topology|nvlink_(state|version|error|remote_type))(_\d+)+"
 )
 
 

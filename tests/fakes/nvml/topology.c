@@ -126,5 +126,12 @@ nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV
     out->status = found.status;
     out->cliqueId = found.cliqueId;
     out->state = found.state;
+    fk_u32(dev->values, "fabric_health_mask", &out->healthMask);
+    unsigned int summary = 0;
+    /* The member is not part of version 2. */
+    if (out->version == FABRIC_V3) {
+        fk_u32(dev->values, "fabric_health_summary", &summary);
+        out->healthSummary = (unsigned char)summary;
+    }
     return fk_leave(code);
 }

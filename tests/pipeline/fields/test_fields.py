@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.counters.unavailable_fields import ABSENT
 from pipeline.fields import CATALOGUE, LABELS, all_words, called, chosen
+from tests.pipeline.fields import detail_names
 
 RENAMED = """
 1 DCGM_FI_DRIVER_VERSION DCGM_FI_SYSTEM_DRIVER_VERSION
@@ -106,11 +107,16 @@ KEPT = {
     *("DCGM_FI_PROF_NVLINK_TX_BYTES", "DCGM_FI_PROF_NVLINK_RX_BYTES"),
     # Fields of dcgm-exporter, not of DCGM.
     *("DCGM_EXP_CLOCK_EVENTS_COUNT", "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_P2P_STATUS"),
+    "DCGM_EXP_CLOCK_EVENTS_TOTAL",
     # Renamed, but the next release gave the new name to another value.
     "DCGM_FI_DEV_GPU_UTIL",
+    *(f"DCGM_FI_{name}" for name in detail_names.KEPT),
 }
 EVERY = (*CATALOGUE, *LABELS)
-PAIRS = [tuple(row.split()[1:]) for row in RENAMED.split("\n") if row]
+PAIRS = [
+    *(tuple(row.split()[1:]) for row in RENAMED.split("\n") if row),
+    *((f"DCGM_FI_{before}", f"DCGM_FI_{since}") for before, since in detail_names.PAIRS),
+]
 
 
 @pytest.mark.parametrize(("before", "since"), PAIRS)
@@ -132,6 +138,11 @@ def test_every_dcgm_name_is_either_renamed_or_kept() -> None:
         ("DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL", "pcie_transmitted_bytes"),
         ("DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL", "pcie_received_bytes"),
         ("DCGM_EXP_XID_ERRORS_TOTAL", "xid_errors"),
+        ("DCGM_FI_DEV_POWER_USAGE_INSTANT", "power_instant_watts"),
+        ("DCGM_FI_DEV_BOARD_POWER_RAW_WATTS", "power_instant_watts"),
+        ("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "recovery_action"),
+        ("DCGM_FI_DEV_GPU_RECOVERY_ACTION", "recovery_action"),
+        ("DCGM_FI_DEV_NVLINK_GET_STATE", "nvlink_up"),
     ],
 )
 def test_dcgm_names_of_podgpu_fields(name: str, field: str) -> None:
@@ -152,8 +163,6 @@ def test_an_unavailable_dcgm_field_is_not_found(name: str) -> None:
 @given(st.sampled_from(all_words()) | st.text(max_size=8))
 def test_a_field_is_found_only_by_its_own_names(word: str) -> None:
     expected = [
-        field
-        for field in EVERY
-        if word in {field.name, field.dcgm, field.dcgm_1x, field.podgpu_metric, *field.aliases}
+        field for field in EVERY if word in {field.name, field.podgpu_metric, *field.dcgm_names}
     ]
     assert list(called(word)) == (expected if word else [])

@@ -5,8 +5,10 @@ from typing import Final
 
 from pipeline.fields import CATALOGUE
 from tests.fakes.nvml import Gpm, Sampled, linked
+from tests.sources.nvml import detail_fields
 
 SCENARIO_VALUES: Final = {
+    **detail_fields.SCENARIO_VALUES,
     "clock_1": 1635,
     "clock_2": 2619,
     "temperature": 61,
@@ -58,7 +60,10 @@ SCENARIO_VALUES: Final = {
 
 LINKED: Final = linked(sent=1000, received=2000, links=2, old=True, down=1)
 
+FIELDS: Final = {**LINKED["fields"], **detail_fields.SCENARIO_FIELDS}
+
 READINGS: Final[dict[str, float | None]] = {
+    **detail_fields.READINGS,
     "gpu_up": 1,
     "sm_clock_mhz": 1635,
     "memory_clock_mhz": 2619,
@@ -171,7 +176,10 @@ READINGS: Final[dict[str, float | None]] = {
 }
 """By name. None for counters that grow with the duration of the test; other tests cover them."""
 
-GPM: Final = {**dict.fromkeys(range(1, 60), Gpm(50.0)), **dict.fromkeys((20, 21, 60, 61), Gpm(2.0))}
+GPM: Final = {
+    **dict.fromkeys((*range(1, 60), *range(160, 164)), Gpm(50.0)),
+    **dict.fromkeys((20, 21, *range(60, 104)), Gpm(2.0)),
+}
 SAMPLED: Final = {
     ring: Sampled(value, period=0.05)
     for ring, value in enumerate((300_000, 31, 32, 33, 34, 1500, 2500))
