@@ -3,19 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
-from pipeline.exposition.xid_codes import XIDS
+from pipeline.fields.xid_catalogue import XIDS
 from pipeline.model import NS, Holding, Instant, PartialRef, XidError
 
-PROGRAMS: Final = frozenset(
-    [
-        *(8, 11, 13, 25, 31, 32, 39, 40, 41, 43, 60, 68, 69, 70, 71, 72, 75, 76, 77, 80),
-        *range(82, 87),
-        *(88, 89),
-        *range(96, 106),
-        *range(126, 136),
-        139,
-    ]
-)
+PROGRAMS: Final = frozenset(code for code, known in XIDS.items() if known.alert == "application")
 """XID codes that mostly mean a fault of a program, as in the alert `PodgpuXidApplication`."""
 
 
@@ -60,7 +51,17 @@ def error_id(error: XidError) -> str:
 
 def meaning(code: int) -> str:
     """Return a short description of an XID code; empty if the code is unknown."""
-    return XIDS.get(code, "")
+    return XIDS[code].meaning if code in XIDS else ""
+
+
+def action(code: int) -> str:
+    """Return the word for the action that NVIDIA advises; empty if the code is unknown."""
+    return XIDS[code].action if code in XIDS else ""
+
+
+def advice(code: int) -> str:
+    """Return the action that NVIDIA advises as a sentence; empty if the code is unknown."""
+    return XIDS[code].advice if code in XIDS else ""
 
 
 def holding_sentence(holding: Holding) -> str:

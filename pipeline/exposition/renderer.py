@@ -12,13 +12,13 @@ from operator import attrgetter, itemgetter
 import orjson
 
 from pipeline.base.telemetry import Meter
-from pipeline.exposition import xid_codes
 from pipeline.exposition.holder_labels import LabelCache
 from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
 from pipeline.exposition.text_format import Format, Kind, header, labels, number
 from pipeline.exposition.topology_families import TopologyFamilies
 from pipeline.exposition.usage_metrics import UsageFamilies
+from pipeline.exposition.xid_families import XidInfo, xid_labels
 from pipeline.fields import FieldPlan
 from pipeline.model import NS, Attrs, Instant, Layout, Reading, ResourceCount, Snapshot, Value
 
@@ -63,6 +63,7 @@ class PageRenderer:
         self._labels = LabelCache(naming)
         self._topology = TopologyFamilies(naming)
         self._usage = UsageFamilies(self._labels)
+        self._xids = XidInfo(naming)
         self._snapshot: Snapshot | None = None
         self._template: PageTemplate | None = None
         self._values: tuple[list[bytes], int] | None = None
@@ -88,6 +89,7 @@ class PageRenderer:
                 self._template.body(form, *self._values),
                 self._topology.body(form, snapshot),
                 self._usage.body(form, snapshot),
+                self._xids.body(form, snapshot),
             )
         )
 
@@ -186,7 +188,7 @@ class PageTemplate:
         numbers, gaps = _format_numbers(values)
         for start, stop in self._codes:
             numbers[start:stop] = [
-                code and xid_codes.xid_labels(code) for code in numbers[start:stop]
+                code and xid_labels(code) for code in numbers[start:stop]
             ]
         return numbers, gaps
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from pipeline.base.safe_text import line
-from pipeline.changes.descriptions import meaning
+from pipeline.changes.descriptions import advice, meaning
 from pipeline.kube.name_rules import is_pod
 from pipeline.model import Instant, XidError, XidVictim
 
@@ -129,8 +129,10 @@ def _pod_error(error: XidError, device: str, victims: list[XidVictim]) -> PodErr
         cause = f"; the kernel log names a process of this pod: {process}".removesuffix(": ")
     elif error.pid is not None:
         cause = "; the kernel log names a process that is not known to be this pod's"
+    known = advice(error.code)
+    hint = f"; advice: {known}" if known else ""
     return PodError(
         error.at,
         containers.pop() if len(containers) == 1 else "",
-        line(f"{what} on {device}{how}{cause}", _MAX_MESSAGE),
+        line(f"{what} on {device}{how}{cause}{hint}", _MAX_MESSAGE),
     )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pipeline.changes.descriptions import figures, holding_id, meaning
+from pipeline.changes.descriptions import action, figures, holding_id, meaning
 from pipeline.changes.unreported_changes import XidChange
 from pipeline.model import Holding, Snapshot, XidVictim
 from sinks.jsonl.json_values import container_object, device_object, json_line, rfc3339
@@ -54,6 +54,7 @@ def error_line(node: str, change: XidChange, snapshot: Snapshot) -> bytes:
             "xid": error.code,
             "update": change.is_update or None,
             "meaning": meaning(error.code) or None,
+            "action": action(error.code) or None,
             "pid": error.pid,
             "process": error.process or None,
             "victims": [_victim(victim) for victim in error.victims],

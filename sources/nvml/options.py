@@ -7,11 +7,8 @@ import msgspec
 
 from config.option_markers import AtLeast, AtMost, Doc
 from config.value_types import Duration
+from pipeline.fields.xid_catalogue import WATCHED
 from sources.nvml.device_filter import DeviceFilter
-
-KNOWN_XIDS = (13, 31, 43, 45, 48, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140, 154)
-"""XID codes that need an action according to NVIDIA's catalogue, or that applications often
-cause."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +79,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     xid_codes: Annotated[
         tuple[Annotated[int, msgspec.Meta(ge=1, le=65535)], ...],
         Doc("XID codes whose counters start at 0, so that their first error is an increase."),
-    ] = KNOWN_XIDS
+    ] = WATCHED
     xid_window: Annotated[
         Duration,
         AtLeast("1s"),

@@ -8,6 +8,7 @@ from typing import Final
 
 from pipeline.base.errors import PermanentError, TransientError
 from pipeline.component.contracts import SourceContext
+from pipeline.fields.xid_catalogue import sentence
 from pipeline.model import NS, Device, DevicesDiscovered, Reading, SamplesTaken, XidsReported
 from sources.nvml import codes
 from sources.nvml.event_counts import FIELDS
@@ -363,7 +364,8 @@ class ReadingSampler:
     def _log_xid(self, uuid: str, code: int, unlogged: int) -> None:
         """Log an XID error, with the number of earlier ones that were not logged."""
         more = f"; {unlogged} more since the last log line" if unlogged else ""
-        self._ctx.log.warning("XID %d on %s%s", code, self._state.describe(uuid), more)
+        about = f": {text}" if (text := sentence(code)) else ""
+        self._ctx.log.warning("XID %d on %s%s%s", code, self._state.describe(uuid), about, more)
 
     async def _emit_xids(self) -> None:
         """Emit XID errors, and the readings of them, immediately instead of with the next round."""

@@ -7,6 +7,7 @@ from pipeline.component.registry import OWN_FAMILIES
 from pipeline.exposition.renderer import INFO_FAMILIES
 from pipeline.exposition.topology_families import TOPOLOGY_FAMILIES
 from pipeline.exposition.usage_metrics import USAGE_FAMILIES
+from pipeline.exposition.xid_families import XID_INFO
 from pipeline.fields import CATALOGUE
 
 GROUPS: Mapping[str, str] = {field.metric: field.group for field in CATALOGUE}
@@ -19,7 +20,7 @@ OWN: Set[str] = {
 }
 """podgpu's metrics about itself."""
 
-INFO: Set[str] = {name for name, _ in (*INFO_FAMILIES, *TOPOLOGY_FAMILIES)} | {
+INFO: Set[str] = {name for name, _ in (*INFO_FAMILIES, *TOPOLOGY_FAMILIES, XID_INFO)} | {
     family.metric for family in USAGE_FAMILIES
 }
 

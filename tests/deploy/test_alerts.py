@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pipeline.fields.xid_catalogue import XIDS
 from sources.nvml.event_counts import REASONS
 from sources.nvml.options import Options
 from tests.deploy.alerts import TABLES
@@ -155,9 +156,15 @@ def test_no_xid_code_has_two_classes() -> None:
     assert max(Counter(code for row in rows for code in documented_codes(row)).values()) == 1
 
 
-def test_xid_codes_with_a_series_from_the_start_have_a_class() -> None:
+def test_all_xid_codes_of_the_page_have_a_series_from_the_start() -> None:
     rows = ("hardware", "memory", "fabric", "application", "none")
-    assert set(Options().xid_codes) <= {code for row in rows for code in documented_codes(row)}
+    assert set(Options().xid_codes) == {code for row in rows for code in documented_codes(row)}
+
+
+@pytest.mark.parametrize("row", ["hardware", "memory", "fabric", "application"])
+def test_the_catalogue_names_the_alert_of_each_code(row: str) -> None:
+    named_by_catalogue = {code for code, known in XIDS.items() if known.alert == row}
+    assert codes(f"PodgpuXid{row.capitalize()}") == named_by_catalogue
 
 
 def inhibitions() -> Sequence[Mapping[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Final
 from pipeline.base.version import VERSION
 from pipeline.changes.descriptions import (
     PROGRAMS,
+    action,
     figures,
     holding_id,
     holding_sentence,
@@ -164,6 +165,7 @@ def _xid_attributes(change: XidChange, victim: XidVictim | None) -> Iterator[tup
     yield "id", change.id
     yield "code", error.code
     yield "meaning", meaning(error.code)
+    yield "action", action(error.code)
     if change.is_update:
         yield "update", True
     if error.pid is not None:

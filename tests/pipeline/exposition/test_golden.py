@@ -93,6 +93,7 @@ def test_every_reading_is_on_the_page(scene: str) -> None:
         "podgpu_device_",
         "podgpu_container_",
         "podgpu_topology_",
+        "podgpu_xid_info",
         "podgpu_build",
         "podgpu_source",
         "podgpu_sample",

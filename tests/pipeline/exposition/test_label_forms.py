@@ -11,6 +11,7 @@ from pipeline.exposition.renderer import INFO_FAMILIES
 from pipeline.exposition.text_format import Format
 from pipeline.exposition.topology_families import TOPOLOGY_FAMILIES
 from pipeline.exposition.usage_metrics import USAGE_FAMILIES
+from pipeline.exposition.xid_families import XID_INFO
 from pipeline.fields import CATALOGUE, LABELS, FieldPlan, LabelRow, Row, by_name
 from tests.pipeline.exposition.pages import (
     SCENES,
@@ -74,7 +75,9 @@ def test_no_two_families_share_a_name(form: LabelForm) -> None:
     style = PageNaming(PageOptions(labels=form), plan, "node-1")
     names = [style.metric(row) for row in plan.rows]
     names += [family.name for family in FAMILIES] + [name for name, _ in INFO_FAMILIES]
-    names += [name for name, _ in TOPOLOGY_FAMILIES] + [found.metric for found in USAGE_FAMILIES]
+    names += [name for name, _ in (*TOPOLOGY_FAMILIES, XID_INFO)] + [
+        found.metric for found in USAGE_FAMILIES
+    ]
     assert len(set(names)) == len(names)
 
 

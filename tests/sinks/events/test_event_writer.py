@@ -8,6 +8,9 @@ from tests.sinks.events.support import GPU, Bench, sleep, victim
 
 pytestmark = pytest.mark.looptime
 
+ADVICE = "; advice: restart the program"
+"""The end of the message about XID 31."""
+
 
 async def test_an_error_results_in_an_event_on_the_pod() -> None:
     async with Bench().running() as bench:
@@ -28,7 +31,8 @@ async def test_an_error_results_in_an_event_on_the_pod() -> None:
         },
         "type": "Warning",
         "reason": "GpuXidError",
-        "message": f"XID 79 (GPU has fallen off the bus) on {GPU}, which this pod held and used",
+        "message": f"XID 79 (GPU has fallen off the bus) on {GPU}, which this pod held and used; "
+        "advice: reboot the node",
         "source": {"component": "podgpu", "host": "node-1"},
         "reportingComponent": "podgpu",
         "reportingInstance": "node-1",
@@ -52,7 +56,7 @@ async def test_the_event_is_written_after_the_wait_for_the_kernel_log() -> None:
         assert bench.requests() == [(7, "POST")]
         message = bench.event()["message"]
     assert message.endswith(
-        "; the kernel log names a process of this pod: python (pid 1234 on the node)"
+        "; the kernel log names a process of this pod: python (pid 1234 on the node)" + ADVICE
     )
 
 
@@ -77,7 +81,7 @@ async def test_details_of_a_process_are_not_shown_to_other_pods() -> None:
     by_pod = {event["involvedObject"]["name"]: event["message"] for event in bench.events()}
     assert "secret-model (pid 77 on the node)" in by_pod["b"]
     assert by_pod["a"].endswith(
-        "; the kernel log names a process that is not known to be this pod's"
+        "; the kernel log names a process that is not known to be this pod's" + ADVICE
     )
 
 
@@ -96,14 +100,15 @@ async def test_the_message_says_if_the_pod_held_or_used_the_device(
         holds, uses = flags
         bench.add_error(victim("a", GPU, uid="uid-a", holds=holds, uses=uses))
         await sleep(7)
-    assert bench.event()["message"] == f"XID 31 (Page fault in the GPU's memory) on {GPU}{text}"
+    what = "XID 31 (Page fault in the GPU's memory)"
+    assert bench.event()["message"] == f"{what} on {GPU}{text}{ADVICE}"
 
 
-async def test_an_unknown_code_is_reported_without_a_description() -> None:
+async def test_an_unknown_code_is_reported_without_a_description_and_advice() -> None:
     async with Bench().running() as bench:
         bench.add_error(code=4711)
         await sleep(7)
-    assert bench.event()["message"].startswith(f"XID 4711 on {GPU}, ")
+    assert bench.event()["message"] == f"XID 4711 on {GPU}, which this pod held and used"
 
 
 async def test_a_process_name_is_cut_and_escaped() -> None:

@@ -154,6 +154,7 @@ def test_the_line_of_an_xid_error_lists_the_affected_containers() -> None:
         "id": f"{gpu(0).uuid}/79/{at(2).wall_ns}",
         "xid": 79,
         "meaning": "GPU has fallen off the bus",
+        "action": "reboot_node",
         "pid": 4711,
         "process": "python3",
         "victims": [

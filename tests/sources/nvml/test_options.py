@@ -21,7 +21,6 @@ def test_the_documented_defaults_are_the_real_ones() -> None:
         assert f"| `{name}` | `{getattr(defaults, name)}` |" in page
     for name in ("processes", "usage"):
         assert f"| `{name}` | `{str(getattr(defaults, name)).lower()}` |" in page
-    assert f"`{', '.join(map(str, defaults.xid_codes))}`" in page
 
 
 def test_a_slow_interval_below_the_interval_is_refused() -> None:

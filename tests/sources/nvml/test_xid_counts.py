@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.fields.xid_catalogue import sentence
 from pipeline.model import NS, Instant, SamplesTaken
 from sources.nvml.event_counts import XidCounts
 from sources.nvml.source import NvmlSource
@@ -219,9 +220,9 @@ async def test_a_storm_is_counted_in_full_and_logged_once(
         assert xids(rounds(ctx)[-1], GPU[0])["xid_errors{31}"] == 200
     lines = sorted(r.getMessage() for r in caplog.records if r.getMessage().startswith("XID"))
     assert lines == [
-        f"XID 31 on GPU 0 ({GPU[0]})",
-        f"XID 31 on GPU 1 ({GPU[1]})",
-        f"XID 48 on GPU 0 ({GPU[0]})",
+        f"XID 31 on GPU 0 ({GPU[0]}): {sentence(31)}",
+        f"XID 31 on GPU 1 ({GPU[1]}): {sentence(31)}",
+        f"XID 48 on GPU 0 ({GPU[0]}): {sentence(48)}",
     ]
 
 
@@ -236,7 +237,9 @@ async def test_suppressed_log_lines_are_summed_up_after_a_minute(
         for _ in range(4):
             fake_nvml.push_xid(0, 79)
         await until(lambda: "more since the last log line" in caplog.text)
-    assert f"XID 79 on GPU 0 ({GPU[0]}); 3 more since the last log line" in caplog.text
+    text = "GPU has fallen off the bus; advice: reboot the node"
+    line = f"XID 79 on GPU 0 ({GPU[0]}): {text}; 3 more since the last log line"
+    assert line in caplog.text
 
 
 def seconds(at: float) -> Instant:
