@@ -15,7 +15,9 @@ from pipeline.status_page.status_document import (
     HolderStatus,
     InstanceStatus,
     State,
+    XidStatus,
 )
+from pipeline.status_page.xid_status import MOST_XIDS, xids
 
 MOST_DEVICES: Final = 1024
 """Maximum number of GPUs and instances in a document. Further ones are only counted."""
@@ -54,7 +56,7 @@ def gpus(status_input: StatusInput) -> tuple[tuple[GpuStatus, ...] | None, int]:
         return None, 0
     shown = list(islice(found.values(), MOST_DEVICES))
     limit = min(MOST_HOLDERS, max(ALL_HOLDERS // max(len(shown), 1), 1))
-    view = _View(status_input, _values(snapshot), limit)
+    view = _View(status_input, _values(snapshot), xids(snapshot), limit)
     cards: dict[str, list[Attribution]] = {}
     for one in shown:
         cards.setdefault(one.device.gpu_uuid, []).append(one)
@@ -68,11 +70,13 @@ class _View(NamedTuple):
     Attributes:
         status_input: state of the daemon.
         values: values of readings.
+        xids: XID errors by UUID.
         limit: maximum number of holders of one device, and of containers with access to it.
     """
 
     status_input: StatusInput
     values: Values
+    xids: Mapping[str, Sequence[XidStatus]]
     limit: int
 
 
@@ -89,6 +93,7 @@ def _gpu(view: _View, uuid: str, group: Sequence[Attribution]) -> GpuStatus:
     whole = next((one for one in group if one.device.mig is None), None)
     below = [one for one in group if one.device.mig is not None]
     device, values = group[0].device, view.values
+    errors = view.xids.get(uuid, ())
     state: State = "unknown" if whole is None else _state(whole, values)
 
     def value(*fields: str) -> float | None:
@@ -104,6 +109,8 @@ def _gpu(view: _View, uuid: str, group: Sequence[Attribution]) -> GpuStatus:
         power_limit_watts=value(*_LIMITS),
         temperature_celsius=value(_TEMPERATURE),
         instances=tuple(_instance(view, one, state) for one in below),
+        xids=tuple(errors[:MOST_XIDS]),
+        xids_left_out=max(len(errors) - MOST_XIDS, 0),
     )
 
 

@@ -118,6 +118,25 @@ class InstanceStatus(DeviceStatus, frozen=True, kw_only=True):
     compute_instance_id: Count | None
 
 
+class XidStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """XID errors of a GPU with one code, since podgpu started.
+
+    Attributes:
+        code: the code.
+        errors: number of errors; null if it is not reported.
+        last_seen: time of the last error; null if it is not reported.
+        meaning: description of the code; null if the code is unknown.
+        action: word for the action that NVIDIA advises, as in `docs/xid.md`; null if the code is
+            unknown.
+    """
+
+    code: Count
+    errors: Count | None
+    last_seen: Moment | None
+    meaning: str | None
+    action: str | None
+
+
 class GpuStatus(DeviceStatus, frozen=True, kw_only=True):
     """A physical GPU.
 
@@ -128,6 +147,8 @@ class GpuStatus(DeviceStatus, frozen=True, kw_only=True):
         power_limit_watts: enforced power limit.
         temperature_celsius: temperature of the GPU core.
         instances: MIG instances of the GPU.
+        xids: its XID errors, the latest first; missing in documents of older podgpu versions.
+        xids_left_out: number of further codes.
     """
 
     index: Count | None
@@ -136,6 +157,8 @@ class GpuStatus(DeviceStatus, frozen=True, kw_only=True):
     power_limit_watts: Figure | None
     temperature_celsius: Figure | None
     instances: tuple[InstanceStatus, ...]
+    xids: tuple[XidStatus, ...] = ()
+    xids_left_out: Count = 0
 
 
 class ErrorStatus(msgspec.Struct, frozen=True, kw_only=True):

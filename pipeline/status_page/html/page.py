@@ -9,6 +9,7 @@ from pipeline.status_page.display_text import problems, span, summary
 from pipeline.status_page.html.elements import link, text
 from pipeline.status_page.html.tables import gpus, sinks, sources
 from pipeline.status_page.html.usage_tables import used
+from pipeline.status_page.html.xid_table import xids
 from pipeline.status_page.status_document import StatusDocument
 
 STYLE: Final = """
@@ -114,7 +115,8 @@ def body(status: StatusDocument, links: Links) -> str:
         f'<p class="soft">podgpu {text(status.podgpu)}{running}. As of '
         f'<time datetime="{time.isoformat()}">{time:%Y-%m-%d %H:%M:%S} UTC</time>.</p>'
         f"</header>\n{waiting}{_problems(found)}<main>\n"
-        f'<h2 id="gpus">GPUs</h2>\n{gpus(status)}\n{used(status.usage, status.gpus or ())}'
+        f'<h2 id="gpus">GPUs</h2>\n{gpus(status)}\n{xids(status.gpus or (), time)}'
+        f"{used(status.usage, status.gpus or ())}"
         f'<h2 id="sources">Sources</h2>\n{sources(status.sources)}\n'
         f'<h2 id="sinks">Sinks</h2>\n{sinks(status.sinks)}\n</main>\n'
         f'<nav aria-labelledby="pages"><h2 id="pages">Pages</h2>\n<ul>'
