@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pipeline.fields.xid_catalogue import XIDS
 from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import Report, Row
 from pipeline.model.ledger_usage import UsageWindow
@@ -213,6 +214,16 @@ def holdings_csv(holdings: Sequence[HoldingRecord]) -> str:
     return csv_text(list(columns), [[value(one) for value in columns.values()] for one in holdings])
 
 
+def _xid(code: int, count: int) -> dict[str, Any]:
+    known = XIDS.get(code)
+    return {
+        "code": code,
+        "count": count,
+        "meaning": None if known is None else known.meaning,
+        "action": None if known is None else known.action,
+    }
+
+
 _HOLDING: Final[dict[str, Callable[[HoldingRecord], Any]]] = {
     "namespace": lambda one: one.container.subject.namespace or None,
     "pod": lambda one: one.container.subject.pod or None,
@@ -235,6 +246,6 @@ _HOLDING: Final[dict[str, Callable[[HoldingRecord], Any]]] = {
     "memory_mean_bytes": lambda one: one.memory_mean_bytes,
     "busy_mean_ratio": lambda one: _decimal(one.busy_mean_ppm, 6),
     "busy_peak_ratio": lambda one: _decimal(one.busy_peak_ppm, 6),
-    "xids": lambda one: [{"code": code, "count": count} for code, count in one.xids],
+    "xids": lambda one: [_xid(code, count) for code, count in one.xids],
 }
 """Keys of a holding in JSON, each with a function that returns its value."""

@@ -15,6 +15,7 @@ from pipeline.model.ledger_usage import Gap, UsageWindow
 from pipeline.status_page.display_text import holder_name
 from podgpu.cli.terminal_text import MARK, Column, laid_out, terminal_safe
 from podgpu.cli.usage.time_span import utc
+from podgpu.cli.usage.xid_notes import xid_notes
 
 HOUR_NS: Final = 3_600 * 10**9
 KWH_MJ: Final = 3_600_000 * 1_000
@@ -213,7 +214,8 @@ def holding_lines(window: UsageWindow, holdings: Sequence[HoldingRecord], width:
     count = f"{len(holdings)} holding{'' if len(holdings) == 1 else 's'}"
     rows = [[text(each) for _, text in _HOLDING] for each in holdings]
     columns = [column for column, _ in _HOLDING]
-    return [*header(window, count, width), "", *laid_out(columns, rows, width)]
+    notes = [line for note in xid_notes(holdings) for line in wrapped(note, width)]
+    return [*header(window, count, width), "", *laid_out(columns, rows, width), *notes]
 
 
 def _duration(one: HoldingRecord) -> str:
