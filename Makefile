@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Without files of bytecode, each process of pytest compiles all tests again.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help run demo test test-fast lint format protos bench soak peers e2e lock clean
+.PHONY: help run demo test test-fast lint format protos bench soak peers e2e e2e-more lock clean
 
 help:
 	@echo "make run    read this machine's GPUs; without a GPU, play a recording"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench  measure speed, as ratios to named baselines"
 	@echo "make soak   inject faults at random times; MINUTES=30; SEED= repeats a run"
 	@echo "make e2e    test with a real Prometheus, Collector and Kubernetes (Debian, root, Go)"
+	@echo "make e2e-more  test with more programs that scrape (Debian, Go)"
 
 # Two stamp files, so that `make run` does not install the dependencies of the tests.
 $(VENV)/.run: pyproject.toml constraints.txt
@@ -77,10 +78,14 @@ peers: $(VENV)/.dev
 # have ended. Then the tests that measure times, without others.
 E2E = $(BIN)/python -m pytest tests/e2e -v --durations=15 --override-ini=addopts= --import-mode=importlib -p no:cacheprovider
 e2e: peers
-	@$(E2E) -m "not cluster and not alone" > build/e2e/others.txt 2>&1 & others=$$!; \
+	@$(E2E) -m "not cluster and not alone and not more" > build/e2e/others.txt 2>&1 & others=$$!; \
 	$(E2E) -m "cluster and not alone"; cluster=$$?; \
 	wait $$others; others=$$?; cat build/e2e/others.txt; \
 	$(E2E) -m alone; exit $$(($$? | cluster | others))
+
+# The tests with programs that are built for one comparison alone: other scrapers.
+e2e-more: $(VENV)/.dev
+	$(E2E) -m more
 
 # constraints.txt pins the packages of developers and CI. requirements.txt and
 # image/build-requirements.txt pin those of the image, with hashes.

@@ -39,6 +39,7 @@ _BUILT_FOR: Mapping[str, Callable[[], object]] = {
     "cluster": peers.build,
     "collect": peers.collector,
     "take": peers.prometheus,
+    "scrapers": peers.scrapers,
     "helm": peers.helm,
     "image": _image,
 }
@@ -107,6 +108,11 @@ def loaded(image: Image, cluster: Cluster) -> Image:
 @pytest.fixture(scope="session")
 def programs() -> debian.Prometheus:
     return debian.prometheus()
+
+
+@pytest.fixture(scope="session")
+def scrapers() -> peers.Scrapers:
+    return peers.scrapers()
 
 
 @contextmanager

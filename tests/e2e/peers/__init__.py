@@ -1,8 +1,9 @@
-"""Programs of other projects, built from source: Kubernetes, Collector, Prometheus 3 and helm.
+"""Programs of other projects, built from source: Kubernetes, Collectors, scrapers and helm.
 
 Each folder is a Go module: go.mod lists the programs as tools, and go.sum has the checksums. Only
-the Collector has code, which lists its components. One module for all is not possible, because the
-dependencies conflict. Programs are built below build/, and rebuilt only if the module has changed.
+the Collectors have code, which lists their components. One module for all is not possible, because
+the dependencies conflict. Programs are built below build/, and rebuilt only if the module has
+changed.
 """
 
 import fcntl
@@ -24,6 +25,10 @@ _KUBERNETES = "v1.37.2"
 _VERSION = "k8s.io/component-base/version"
 _CONTAINERD = "github.com/containerd/containerd/v2"
 _HELM = "helm.sh/helm/v3"
+_VICTORIA = "github.com/VictoriaMetrics/VictoriaMetrics"
+_VERSION_OF_PROMETHEUS = "github.com/prometheus/common/version.Version"
+_NO_CLOUDS = "remove_all_sd"
+"""A build tag of Prometheus, without which the libraries of all clouds are compiled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +72,20 @@ _ALL = {
             name: f"github.com/prometheus/prometheus/cmd/{name}"
             for name in ("prometheus", "promtool")
         },
-        tags="remove_all_sd",  # else all cloud libraries are compiled
-        values={"github.com/prometheus/common/version.Version": "3.16.0"},
+        tags=_NO_CLOUDS,
+        values={_VERSION_OF_PROMETHEUS: "3.16.0"},
+    ),
+    "scraping_collector": _Module(
+        {"scraping_collector": "podgpu.test/peers/scraping_collector"},
+        tags=_NO_CLOUDS,
+    ),
+    "vmagent": _Module(
+        {"vmagent": f"{_VICTORIA}/app/vmagent"},
+        values={f"{_VICTORIA}/lib/buildinfo.Version": "vmagent-v1.148.9"},
+    ),
+    "node_exporter": _Module(
+        {"node_exporter": "github.com/prometheus/node_exporter"},
+        values={_VERSION_OF_PROMETHEUS: "1.12.1"},
     ),
     "helm": _Module(
         {"helm": f"{_HELM}/cmd/helm"},
@@ -105,6 +122,18 @@ class Prometheus:
     promtool: Path
 
 
+@dataclass(frozen=True, slots=True)
+class Scrapers:
+    """Paths of programs that scrape a page, or take a file of metrics."""
+
+    prometheus: Path
+    """Prometheus 3."""
+    vmagent: Path
+    collector: Path
+    """An OpenTelemetry Collector with the Prometheus receiver."""
+    node_exporter: Path
+
+
 def build() -> Peers:
     """Return the programs of a Kubernetes node; a first build takes about seven minutes."""
     _make(*_NODE)
@@ -121,8 +150,7 @@ def build() -> Peers:
 
 def collector() -> Path:
     """Return the Collector; build it if missing, which takes about two minutes."""
-    _make("collector")
-    return BUILT / "collector" / "collector"
+    return _one("collector")
 
 
 def prometheus() -> Prometheus:
@@ -132,10 +160,25 @@ def prometheus() -> Prometheus:
     return Prometheus(folder / "prometheus", folder / "promtool")
 
 
+def scrapers() -> Scrapers:
+    """Return the programs that scrape; a first build takes about eight minutes."""
+    return Scrapers(
+        prometheus=prometheus().server,
+        vmagent=_one("vmagent"),
+        collector=_one("scraping_collector"),
+        node_exporter=_one("node_exporter"),
+    )
+
+
+def _one(name: str) -> Path:
+    """Build a module with one program of the same name, and return the program."""
+    _make(name)
+    return BUILT / name / name
+
+
 def helm() -> Path:
     """Return helm; build it if missing, which takes about two minutes."""
-    _make("helm")
-    return BUILT / "helm" / "helm"
+    return _one("helm")
 
 
 def _make(*names: str) -> None:
