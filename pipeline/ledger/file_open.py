@@ -145,7 +145,9 @@ def _check_readable(path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        fix = "give the path of the ledger sink's file, and check that the sink has run"
+        fix = (
+            "podgpu creates it at its start: check the sink's path, and that podgpu has run with it"
+        )
         raise LedgerError(name, "does not exist", fix) from None
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or str(error)

@@ -13,6 +13,14 @@ from pipeline.ledger.schema import HOUR_NS, UNATTRIBUTED_ID, invalid_value_error
 from pipeline.model import PartialRef, StringPairs
 from pipeline.model.ledger_usage import ContainerIdentity, DeviceTotal, Gap, UsageRow, UsageWindow
 
+FIRST_FIGURES: Final = (
+    "the first figures come within half a minute after podgpu's start, after two usage samples of "
+    "a device and a commit (usage_interval, commit_interval). If there are none later, check that "
+    "podgpu runs, and that its nvml source takes usage samples (options usage and processes)"
+)
+"""When an empty ledger gets its first usage: after a start, samples are ignored for up to ten
+seconds, and by default samples and commits have intervals of five seconds."""
+
 _USAGE: Final = """
 SELECT device, container, SUM(held_ns), SUM(busy_ns), SUM(energy_mj)
 FROM hours WHERE hour >= ? AND hour < ? GROUP BY device, container

@@ -1,6 +1,6 @@
 """Format the numbers and names of a status document as text, and list its problems."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pipeline.model import PartialRef
@@ -17,6 +17,9 @@ from pipeline.status_page.status_document import (
 UNKNOWN: Final = "unknown"
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+_HOURS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
+_KILOWATT_HOURS: Final = (("kWh", 3.6e6), ("Wh", 3600.0))
 
 SILENT: Final = 300.0
 """Seconds after which a source that is up should have reported, or confirmed its claims, again."""
@@ -48,20 +51,25 @@ def amount(count: int) -> str:
 
 
 def hours(seconds: float) -> str:
-    """Return a duration in hours: `12.3 h`; `<0.1 h` for a shorter one that is not 0."""
-    return f"{_least(seconds / 3600, 1)}\N{NO-BREAK SPACE}h"
+    """Return a duration in hours: `12.3 h`; `2.4 min`, `0.3 s` if it would be rounded to 0."""
+    return _measured(seconds, _HOURS, 1)
 
 
 def kilowatt_hours(joules: float) -> str:
-    """Return an energy in kilowatt hours: `3.45 kWh`; `<0.01 kWh` for less that is not 0."""
-    return f"{_least(joules / 3.6e6, 2)}\N{NO-BREAK SPACE}kWh"
+    """Return an energy in kilowatt hours: `3.45 kWh`; `2.40 Wh` if it would be rounded to 0."""
+    return _measured(joules, _KILOWATT_HOURS, 2)
 
 
-def _least(figure: float, digits: int) -> str:
-    if figure and not round(figure, digits):
-        least = f"{10**-digits:.{digits}f}"
-        return f"<{least}" if figure > 0 else f">-{least}"
-    return f"{figure:.{digits}f}"
+def _measured(figure: float, units: Sequence[tuple[str, float]], digits: int) -> str:
+    """Return a number in the first unit in which it is not rounded to 0; else `<0.1 s`."""
+    name, size = next((each for each in units if round(figure / each[1], digits)), units[-1])
+    if not figure:
+        name, size = units[0]
+    found = figure / size
+    text = f"{found:.{digits}f}"
+    if figure and not round(found, digits):
+        text = f"{'<' if figure > 0 else '>-'}{10**-digits:.{digits}f}"
+    return f"{text}\N{NO-BREAK SPACE}{name}"
 
 
 def holder_name(holder: HolderStatus | PartialRef) -> str:

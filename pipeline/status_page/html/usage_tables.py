@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from pipeline.ledger.queries import FIRST_FIGURES
 from pipeline.status_page.display_text import (
     UNKNOWN,
     amount,
@@ -47,8 +48,7 @@ def used(status: UsageStatus | None, gpus: Sequence[GpuStatus]) -> str:
         state = (
             "is being read"
             if status.age_seconds is None
-            else "has no usage data for this time: check that the nvml source takes usage samples "
-            "(options usage and processes)"
+            else f"has no usage data for this time: {FIRST_FIGURES}"
         )
         day = f"<p>The ledger {text(status.sink)} {state}.</p>\n"
     return f'<h2 id="day">Last 24 hours</h2>\n{error}{day}'

@@ -20,7 +20,13 @@ from pipeline.ledger.file_open import (
     ledger_errors,
     open_readonly,
 )
-from pipeline.ledger.queries import HoldingRecord, is_empty, read_holdings, read_window
+from pipeline.ledger.queries import (
+    FIRST_FIGURES,
+    HoldingRecord,
+    is_empty,
+    read_holdings,
+    read_window,
+)
 from pipeline.ledger.reports import GroupBy, Prices, build_report
 from pipeline.model.ledger_usage import UsageWindow
 from podgpu.cli.arguments import MOST_HOLDINGS
@@ -101,8 +107,7 @@ def _read(
         no_data = not (window.totals or window.usage or rows)
         empty = no_data and is_empty(connection)
     if empty:
-        fix = "check that the nvml source takes usage samples (options usage and processes)"
-        raise LedgerError(str(path), "has no usage data yet", fix)
+        raise LedgerError(str(path), "has no usage yet", FIRST_FIGURES)
     if no_data:
         from_text = f"from {utc(start_ns)} " if start_ns else ""
         observed = f"has no data for the time {from_text}to {utc(end_ns)} UTC"
@@ -143,7 +148,10 @@ def _width() -> int:
 KIND: Final = "ledger"
 """The kind of sink that stores a ledger."""
 
-_HINT: Final = "add a sink of kind ledger, or give the file as --ledger"
+_HINT: Final = (
+    "add a sink of kind ledger, or give the file as --ledger. For example, add to sinks: "
+    "usage: {kind: ledger, path: /var/lib/podgpu/usage.db}"
+)
 
 
 def ledger_of(named: Path | None, sink: str | None) -> Path:

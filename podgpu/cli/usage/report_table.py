@@ -1,11 +1,10 @@
 """Format reports and lists of holdings as text tables.
 
-A number that is not 0 is never shown as 0, but for example as `<0.1`.
+A number that is not 0 is never shown as 0, but in a smaller unit, or for example as `<1%`.
 """
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 from typing import Final
 
@@ -15,14 +14,8 @@ from pipeline.model.ledger_usage import Gap, UsageWindow
 from pipeline.status_page.display_text import holder_name
 from podgpu.cli.terminal_text import MARK, Column, laid_out, terminal_safe
 from podgpu.cli.usage.time_span import utc
+from podgpu.cli.usage.units import ENERGIES, MEMORIES, Scale, digits_of, scaled, span
 from podgpu.cli.usage.xid_notes import xid_notes
-
-HOUR_NS: Final = 3_600 * 10**9
-KWH_MJ: Final = 3_600_000 * 1_000
-WH_MJ: Final = KWH_MJ // 1_000
-GIB: Final = 1 << 30
-
-_SPANS: Final = (("d", 86_400 * 10**9), ("h", HOUR_NS), ("min", 60 * 10**9), ("s", 10**9))
 
 UNATTRIBUTED: Final = "(unattributed)"
 TOTAL: Final = "(total)"
@@ -31,26 +24,11 @@ _MIN_WIDTH: Final = 20
 """Minimum width to which sentences are wrapped."""
 
 
-def scaled(value: int, unit: int, digits: int) -> str:
-    """Return a number in a unit as text, such as `12.3`; `<0.1` if it is rounded to 0 but is not 0.
-
-    Args:
-        value: the number, in base units.
-        unit: number of base units in the unit.
-        digits: number of decimal places.
-    """
-    least = Decimal(1).scaleb(-digits)
-    found = (Decimal(value) / unit).quantize(least, ROUND_HALF_EVEN)
-    if value and not found:
-        return f"<{least}" if value > 0 else f">-{least}"
-    return f"{abs(found) if not value else found}"
-
-
-def marked(total: Sum[int], unit: int, digits: int) -> str:
-    """Return a sum in a unit as text; empty if unknown, with the mark `*` if incomplete."""
+def marked(total: Sum[int], scale: Scale) -> str:
+    """Return a sum as text; empty if unknown, with the mark `*` if incomplete."""
     if total.known is None:
         return ""
-    return scaled(total.known, unit, digits) + (MARK if total.partial else "")
+    return scale.text(total.known) + (MARK if total.partial else "")
 
 
 NOTHING: Final = "-"
@@ -64,23 +42,6 @@ def percent(part: Fraction | None) -> str:
     return f"{scaled(part.numerator * 100, part.denominator, 0)}%"
 
 
-def digits_of(largest: int, unit: int) -> int:
-    """Return the number of decimal places for a column, according to its largest value."""
-    whole = abs(largest) // unit
-    return 3 if whole < 10 else 2 if whole < 100 else 1
-
-
-def span(ns: int) -> str:
-    """Return a duration as text in one unit: `0.3 s`, `12.0 min`, `5.2 h`, `3.1 d`."""
-    name, unit = next((each for each in _SPANS if ns >= each[1]), _SPANS[-1])
-    return f"{scaled(ns, unit, 1)} {name}"
-
-
-def hours(ns: int) -> str:
-    """Return a duration in hours as text, with one decimal place."""
-    return scaled(ns, HOUR_NS, 1)
-
-
 def report_lines(report: Report, width: int) -> list[str]:
     """Return the lines of the report.
 
@@ -92,45 +53,54 @@ def report_lines(report: Report, width: int) -> list[str]:
     # The row of a device includes its unattributed usage.
     by_device = report.by.kind == "device"
     unattributed = () if by_device else (report.unattributed,)
-    digits = digits_of(report.total.energy_mj.known or 0, KWH_MJ)
+    all_rows = (*report.rows, *unattributed, report.total)
+    times = Scale.of_times(_times(all_rows))
+    energies = Scale.of_energies(row.energy_mj.known or 0 for row in all_rows)
+    symbol = times.unit.symbol.upper()
 
     def of_devices(row: Row, ns: int) -> str:
-        return hours(ns) if row.key is None or by_device else NOTHING
+        return times.text(ns) if row.key is None or by_device else NOTHING
 
     by = str(report.by).upper() if report.by.kind != "label" else str(report.by)
     cells: list[tuple[Column, Callable[[Row], str]]] = [
         (Column(by, name=True), lambda row: _name(report, row)),
-        (Column("HELD H"), lambda row: hours(row.held_ns)),
-        (Column("FREE H", rank=1), lambda row: of_devices(row, row.free_ns)),
-        (Column("UNKNOWN H", rank=2), lambda row: of_devices(row, row.unknown_ns)),
-        (Column("BUSY H"), lambda row: marked(row.busy_ns, HOUR_NS, 1)),
-        (Column("IDLE H"), lambda row: marked(row.idle_ns, HOUR_NS, 1)),
+        (Column(f"HELD {symbol}"), lambda row: times.text(row.held_ns)),
+        (Column(f"FREE {symbol}", rank=1), lambda row: of_devices(row, row.free_ns)),
+        (Column(f"UNKNOWN {symbol}", rank=2), lambda row: of_devices(row, row.unknown_ns)),
+        (Column(f"BUSY {symbol}"), lambda row: marked(row.busy_ns, times)),
+        (Column(f"IDLE {symbol}"), lambda row: marked(row.idle_ns, times)),
         (Column("ALLOC", rank=3), lambda row: percent(row.allocated)),
         (Column("USED", rank=4), _used),
-        (Column("KWH"), lambda row: marked(row.energy_mj, KWH_MJ, digits)),
+        (Column(energies.unit.symbol.upper()), lambda row: marked(row.energy_mj, energies)),
         (Column("HOLDINGS", rank=5), lambda row: str(row.holdings)),
     ]
     if report.prices.any:
         cells.append((Column(report.prices.currency or "COST"), _cost))
-    all_rows = (*report.rows, *unattributed, report.total)
     rows = [[text(row) for _, text in cells] for row in all_rows]
     columns = [column for column, _ in cells]
     notes = [line for note in _notes(report, rows) for line in wrapped(note, width)]
-    above = header(window, f"by {report.by}", width)
+    above = header(window, f"by {report.by}", times, width)
     return [*above, "", *laid_out(columns, rows, width), *notes]
 
 
-def header(window: UsageWindow, what: str, width: int) -> list[str]:
+def _times(rows: Iterable[Row]) -> Iterator[int]:
+    for row in rows:
+        yield from (row.held_ns, row.free_ns, row.unknown_ns)
+        yield from (row.busy_ns.known or 0, row.idle_ns.known or 0)
+
+
+def header(window: UsageWindow, what: str, times: Scale, width: int) -> list[str]:
     """Return the lines above the table: node, time span, and how much time has no usage data.
 
     Args:
         window: usage in the time span.
         what: what the table shows, for people.
+        times: the unit of the table's times.
         width: width of the terminal; 0 if there is none.
     """
     where = f"{terminal_safe(window.node)}, " if window.node else ""
-    span = f"{utc(window.start_ns)} to {utc(window.end_ns)} UTC"
-    lines = (f"{where}{span}, {what}", accounted(window))
+    when = f"{utc(window.start_ns)} to {utc(window.end_ns)} UTC"
+    lines = (f"{where}{when}, {what}", accounted(window, times))
     return [line for text in lines for line in wrapped(text, width)]
 
 
@@ -139,19 +109,19 @@ def wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, max(width, _MIN_WIDTH)) if width else [text]
 
 
-def accounted(window: UsageWindow) -> str:
+def accounted(window: UsageWindow, times: Scale) -> str:
     """Return a sentence: for how much time there is usage data, and the reasons for gaps."""
     whole = sum(total.accounted_ns for total in window.totals)
     gaps = sum(total.gap_ns for total in window.totals)
-    unit = "device-hours" if _instances(window) else "GPU-hours"
-    lines = f"{hours(whole + gaps)} {unit}, "
+    unit = f"{'device' if _instances(window) else 'GPU'}-{times.unit.plural}"
+    lines = f"{times.text(whole + gaps)} {unit}, "
     if not gaps:
         return f"{lines}all with usage data"
     why = ", ".join(
         f"{terminal_safe(reason)} ({'once' if count == 1 else f'{count} times'})"
         for reason, count in _episodes(window.gaps)
     )
-    return f"{lines}{hours(gaps)} without usage data" + (f": podgpu was {why}" if why else "")
+    return f"{lines}{times.text(gaps)} without usage data" + (f": podgpu was {why}" if why else "")
 
 
 def _episodes(gaps: Iterable[Gap]) -> Iterator[tuple[str, int]]:
@@ -214,8 +184,9 @@ def holding_lines(window: UsageWindow, holdings: Sequence[HoldingRecord], width:
     count = f"{len(holdings)} holding{'' if len(holdings) == 1 else 's'}"
     rows = [[text(each) for _, text in _HOLDING] for each in holdings]
     columns = [column for column, _ in _HOLDING]
+    times = Scale.of_times([sum(total.accounted_ns + total.gap_ns for total in window.totals)])
     notes = [line for note in xid_notes(holdings) for line in wrapped(note, width)]
-    return [*header(window, count, width), "", *laid_out(columns, rows, width), *notes]
+    return [*header(window, count, times, width), "", *laid_out(columns, rows, width), *notes]
 
 
 def _duration(one: HoldingRecord) -> str:
@@ -223,11 +194,14 @@ def _duration(one: HoldingRecord) -> str:
 
 
 def _watt_hours(energy_mj: int | None) -> str:
-    return "" if energy_mj is None else scaled(energy_mj, WH_MJ, digits_of(energy_mj, WH_MJ))
+    if energy_mj is None:
+        return ""
+    unit = ENERGIES[1]
+    return Scale(unit, digits_of(energy_mj, unit.size), ENERGIES).text(energy_mj)
 
 
 def _gib(count: int | None) -> str:
-    return "" if count is None else scaled(count, GIB, 1)
+    return "" if count is None else Scale(MEMORIES[0], 1, MEMORIES).text(count)
 
 
 def _percent(ppm: int | None) -> str:

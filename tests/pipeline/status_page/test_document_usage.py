@@ -76,7 +76,7 @@ def test_the_last_day_on_the_page() -> None:
         ["Pod", "Held", "Free", "Unknown", "Busy", "Idle", "Energy"],
         ["ml/train-0", "12.0 h", "", "", "11.5 h", "0.5 h", "7.25 kWh"],
         ["ml/train-1", "10.5 h", "", "", "9.8 h", "0.8 h", "6.12 kWh"],
-        ["lab/notebook-7c9d5f6b4-x2x4z", "8.0 h", "", "", "<0.1 h", "8.0 h", "1.00 kWh"],
+        ["lab/notebook-7c9d5f6b4-x2x4z", "8.0 h", "", "", "1.2 min", "8.0 h", "1.00 kWh"],
         [
             "lab/shell (uid u-1)",
             "1.0 h",
@@ -88,7 +88,7 @@ def test_the_last_day_on_the_page() -> None:
         ],
         ["lab/shell (uid u-2)", "0.5 h", "", "", "0.2 h", "0.2 h", "0.12 kWh"],
         ["ml/greedy", "0.2 h", "", "", "1.0 h", "-0.8 h", "0.50 kWh"],
-        ["uid u-unnamed", "<0.1 h", "", "", "<0.1 h", "<0.1 h", "<0.01 kWh"],
+        ["uid u-unnamed", "0.4 s", "", "", "0.2 s", "0.2 s", "0.01 Wh"],
         ["unattributed", "0.0 h", "15.2 h", "0.0 h", "0.6 h", "-0.6 h", "2.75 kWh"],
         ["total *", "32.3 h", "15.2 h", "0.0 h", "23.1 h", "8.1 h", "18.00 kWh"],
     ]
@@ -237,7 +237,7 @@ def test_a_ledger_without_data_for_the_day_has_no_totals() -> None:
     assert status.usage is not None
     assert (status.usage.age_seconds, status.usage.day) == (20, None)
     text = read(page(status, ())).one("main").text
-    assert "The ledger books has no usage data for this time: check that the nvml" in text
+    assert "The ledger books has no usage data for this time: the first figures" in text
 
 
 def test_without_a_ledger_the_page_has_no_usage_section() -> None:

@@ -135,7 +135,7 @@ def test_gaps_are_reported(ledger: Path, capsys: Capsys) -> None:
     expected = "0.3 without usage data: podgpu was down (once), blind (once)"
     assert out.splitlines()[1] == f"46.0 GPU-hours, {expected}"
     _, out, _ = run(capsys, "--ledger", ledger, "--since", "2h")
-    assert out.splitlines()[1] == "4.0 GPU-hours, all with usage data"
+    assert out.splitlines()[1] == "240.0 GPU-minutes, all with usage data"
 
 
 def test_a_label_that_no_pod_has_is_reported(ledger: Path, capsys: Capsys) -> None:

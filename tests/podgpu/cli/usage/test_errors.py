@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.join import usage_table
+from pipeline.model import NS
+from sinks.ledger.options import Options as LedgerOptions
+from sources.nvml.options import Options as NvmlOptions
 from tests.pipeline.ledger.open_ledger import OpenLedger
 from tests.podgpu.cli.usage.usage_command import run
 
@@ -185,12 +189,20 @@ def test_a_time_without_data_is_an_error(ledger: Path, capsys: Capsys) -> None:
     )
 
 
-def test_an_empty_ledger_is_an_error(tmp_path: Path, capsys: Capsys) -> None:
+def test_an_empty_ledger_says_when_the_first_figures_come(tmp_path: Path, capsys: Capsys) -> None:
     OpenLedger(tmp_path / "x.db").close()
     for since in ("all", "1h"):
-        code, _, err = run(capsys, "--ledger", tmp_path / "x.db", "--since", since)
-        assert code == 1
-        assert "has no usage data yet; check that the nvml source takes usage samples" in err
+        code, out, err = run(capsys, "--ledger", tmp_path / "x.db", "--since", since)
+        assert (code, out) == (1, "")
+        assert "has no usage yet; the first figures come within half a minute after podgpu's" in err
+        assert "check that podgpu runs, and that its nvml source takes usage samples" in err
+
+
+def test_the_first_figures_come_within_half_a_minute_by_default(tmp_path: Path) -> None:
+    """Two samples after the wait for the other sources, and a commit."""
+    samples = 2 * NvmlOptions().usage_interval.ns
+    commit = LedgerOptions(path=tmp_path / "x.db").commit_interval.ns
+    assert usage_table._STARTUP_WAIT_NS + samples + commit <= 30 * NS
 
 
 def test_an_end_before_all_data_is_an_error(ledger: Path, capsys: Capsys) -> None:

@@ -24,14 +24,7 @@ from podgpu.cli.usage.report_csv_json import (
     report_csv,
     report_document,
 )
-from podgpu.cli.usage.report_table import (
-    HOUR_NS,
-    digits_of,
-    holding_lines,
-    report_lines,
-    scaled,
-    span,
-)
+from podgpu.cli.usage.report_table import holding_lines, report_lines
 from tests.pipeline.ledger.reports.windows import (
     GPUS,
     HOUR,
@@ -136,12 +129,12 @@ def test_a_report_of_a_day_fits_80_columns_and_shows_both_ends_of_a_name() -> No
     lines = report_lines(build_report(day(), GROUPINGS[2], PRICED), 80)
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("lab/P") and "~" in line and "x4z " in line for line in lines)
-    assert "FREE H" in lines[lines.index("") + 1]
+    assert "FREE MIN" in lines[lines.index("") + 1]
     for width in (20, 30, 40, 60):
         heading = next(
             line
             for line in report_lines(build_report(day(), GROUPINGS[2], PRICED), width)
-            if "HELD H" in line
+            if "HELD MIN" in line
         )
         assert "KWH" in heading, "requested columns are always shown"
         assert "HOLDINGS" not in heading
@@ -164,42 +157,3 @@ def test_a_wide_character_takes_two_columns() -> None:
     name = "\N{HANGUL SYLLABLE GAG}" * 30
     lines = laid_out([Column("A", name=True), Column("B")], [[name, "1"], ["y", "2"]], 40)
     assert {display_width(line) for line in lines} <= {40, 39}
-
-
-@pytest.mark.parametrize(
-    ("value", "digits", "text"),
-    [
-        (0, 1, "0.0"),
-        (1, 1, "<0.1"),
-        (-1, 1, ">-0.1"),
-        (HOUR_NS, 1, "1.0"),
-        (-HOUR_NS, 1, "-1.0"),
-        (HOUR_NS // 10, 1, "0.1"),
-        (10**12 * HOUR_NS, 1, "1000000000000.0"),
-        (HOUR_NS // 2, 3, "0.500"),
-    ],
-)
-def test_a_number_is_scaled_and_rounded(value: int, digits: int, text: str) -> None:
-    assert scaled(value, HOUR_NS, digits) == text
-
-
-@pytest.mark.parametrize(
-    ("largest", "digits"), [(0, 3), (9, 3), (10, 2), (99, 2), (100, 1), (10**9, 1)]
-)
-def test_a_larger_number_has_fewer_digits(largest: int, digits: int) -> None:
-    assert digits_of(largest * HOUR_NS, HOUR_NS) == digits
-
-
-@pytest.mark.parametrize(
-    ("ns", "text"),
-    [
-        (0, "0.0 s"),
-        (3 * 10**8, "0.3 s"),
-        (59 * 10**9, "59.0 s"),
-        (90 * 10**9, "1.5 min"),
-        (HOUR_NS, "1.0 h"),
-        (36 * HOUR_NS, "1.5 d"),
-    ],
-)
-def test_a_duration_is_shown_in_one_unit(ns: int, text: str) -> None:
-    assert span(ns) == text
