@@ -11,9 +11,9 @@ from config.option_docs import describe
 from config.schema import Config
 from pipeline.base.telemetry import FAMILIES
 from pipeline.component.registry import KINDS, RegisteredKinds
-from pipeline.counters.unavailable_fields import ABSENT
 from pipeline.fields import CATALOGUE
 from podgpu.cli.field_table import markdown
+from tests.support import dcgm_page
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -89,10 +89,15 @@ def test_the_table_of_fields_equals_the_output_of_the_command() -> None:
     assert TABLE.findall(page) == [table]
 
 
-def test_the_page_of_fields_names_the_unavailable_fields() -> None:
-    page = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
-    for name, (reason, instead) in ABSENT.items():
-        assert f"| `{name}` | {reason} | {instead} |" in page
+def test_the_page_of_dcgm_s_names_has_the_answer_for_each() -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes the part below the last heading again."""
+    path = ROOT / "docs" / "dcgm-names.md"
+    head, heading, rest = path.read_text(encoding="utf-8").rpartition("## All names\n")
+    table = "\n" + "\n".join(dcgm_page.table()) + "\n"
+    if os.environ.get("PODGPU_WRITE_GOLDEN"):
+        path.write_text(head + heading + table, encoding="utf-8")
+        rest = table
+    assert rest == table
 
 
 def test_the_page_of_podgpu_s_own_metrics_lists_them_all() -> None:

@@ -1,6 +1,5 @@
 """Builds the plan of fields from the rows of a counters list and the configuration."""
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, cast
@@ -8,26 +7,22 @@ from typing import Final, Literal, cast
 from config.message_text import shown
 from config.schema import Counters
 from pipeline.counters.csv_rows import CsvRow, read
-from pipeline.counters.unavailable_fields import unavailable_reason
 from pipeline.fields import (
     CATALOGUE,
     Field,
     FieldPlan,
     LabelRow,
     Row,
-    all_words,
     called,
     chosen,
     in_group,
 )
+from pipeline.fields.name_answers import NameAnswers
 
 _TYPES: Final = ("gauge", "counter", "label", "untyped")
 _UNSUPPORTED_TYPES: Final = ("histogram", "summary")
-_CUTOFF: Final = 0.9
-"""Similarity from which a name counts as misspelt. Most of DCGM's names are half identical."""
-
 _MAX_LISTED: Final = 100
-_LONGEST_GUESSED: Final = 64
+_LONGEST_SHOWN: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +53,12 @@ def planned(text: str, setting: Counters) -> Reading:
     labels: list[LabelRow] = []
     complaints: list[str] = []
     used: dict[str, CsvRow] = {}
+    answers = NameAnswers()
     for row in read(text):
         if isinstance(row, str):
             complaints.append(row)
             continue
-        field = _field(row, guess=len(complaints) < _MAX_LISTED)
+        field = _field(row, answers, guess=len(complaints) < _MAX_LISTED)
         if isinstance(field, str):
             problem = field
         elif (first := used.get(row.name) or used.get(field.name)) is not None:
@@ -119,14 +115,11 @@ def _renamed(rows: list[Row], names: set[str]) -> list[Row]:
     ]
 
 
-def _field(row: CsvRow, *, guess: bool) -> Field | str:
+def _field(row: CsvRow, answers: NameAnswers, *, guess: bool) -> Field | str:
     """Return the field that a row means, or a text that describes the problem of the row."""
     found = list(called(row.name))
     if not found:
-        reason = unavailable_reason(row.name)
-        near = _nearest(row.name) if guess and not reason else ""
-        advice = f"did you mean {near}?" if near else "podgpu fields lists all fields"
-        return reason or f"is no known field; {advice}"
+        return answers.about(row.name, guess=guess)
     texts = all(field.type == "label" for field in found)
     if row.type not in _TYPES:
         other = "label" if texts else found[0].type
@@ -141,16 +134,8 @@ def _field(row: CsvRow, *, guess: bool) -> Field | str:
     return next((field for field in found if field.type == row.type), found[0])
 
 
-def _nearest(name: str) -> str:
-    if len(name) > _LONGEST_GUESSED:
-        return ""
-    folded = {word.lower(): word for word in all_words()}
-    near = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=_CUTOFF)
-    return folded[near[0]] if near else ""
-
-
 def _shown_name(name: str) -> str:
-    return name if name.isidentifier() and len(name) <= _LONGEST_GUESSED else shown(name)
+    return name if name.isidentifier() and len(name) <= _LONGEST_SHOWN else shown(name)
 
 
 def warning(place: str, reading: Reading, fallback: str) -> str:

@@ -101,7 +101,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("schema", "config_commands", "print the JSON Schema of the configuration file")
     add("kinds", "config_commands", "list the kinds of sources and sinks, with options")
-    fields = add("fields", "field_table", "list all fields that podgpu can read")
+    fields = add(
+        "fields",
+        "field_table",
+        "list all fields that podgpu can read, or what it answers for names of DCGM",
+    )
+    fields.add_argument("names", nargs="*", metavar="NAME", help="only fields with this name")
     fields.add_argument("--format", choices=("table", "markdown", "json"), default="table")
     options.add_topology(commands)
     options.add_top(commands)

@@ -1,11 +1,14 @@
 """`podgpu fields`: print the catalogue of fields as a table, as Markdown or as JSON."""
 
 import argparse
+import sys
 from collections.abc import Iterable
 
 import orjson
 
-from pipeline.fields import CATALOGUE, LABELS, Field
+from pipeline.base import safe_text
+from pipeline.fields import CATALOGUE, LABELS, Field, called
+from pipeline.fields.name_answers import NameAnswers
 from podgpu.cli.terminal_text import Column, laid_out
 
 _CODE = frozenset({"name", "metric", "1.x metric", "further names", "OpenTelemetry", "call"})
@@ -13,21 +16,34 @@ _SEPARATOR = ", "
 
 
 def fields(arguments: argparse.Namespace) -> int:
-    """`podgpu fields`: print all fields and labels."""
-    rows = [_row(field) for field in (*CATALOGUE, *LABELS)]
+    """`podgpu fields`: print all fields and labels, or those with the given names.
+
+    Returns:
+        The exit status: 1 if no field has one of the names.
+    """
+    names: list[str] = arguments.names
+    asked = {field.name for name in names for field in called(name)}
+    shown = [field for field in (*CATALOGUE, *LABELS) if not names or field.name in asked]
+    rows = [_row(field) for field in shown]
     if arguments.format == "json":
         print(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
     elif arguments.format == "markdown":
-        print("\n".join(markdown()))
-    else:
+        print("\n".join(markdown(shown)))
+    elif rows:
         columns = [Column(name, name=True) for name in rows[0]]
         print("\n".join(laid_out(columns, [list(row.values()) for row in rows], 0)))
-    return 0
+    answers = NameAnswers()
+    unknown = [name for name in names if not list(called(name))]
+    for name in unknown:
+        print(f"{safe_text.line(name, 80)} {answers.about(name)}", file=sys.stderr)
+    return 1 if unknown else 0
 
 
-def markdown() -> Iterable[str]:
+def markdown(fields: Iterable[Field] = (*CATALOGUE, *LABELS)) -> Iterable[str]:
     """Yield the lines of the table in `docs/fields.md`: fields and labels."""
-    rows = [_row(field) for field in (*CATALOGUE, *LABELS)]
+    rows = [_row(field) for field in fields]
+    if not rows:
+        return
     yield _line(rows[0])
     yield _line(["---"] * len(rows[0]))
     for row in rows:
@@ -45,7 +61,7 @@ def _row(field: Field) -> dict[str, str]:
         "metric": (field.dcgm or field.name) if label else field.metric,
         "metric unit": _metric_unit(field),
         "1.x metric": field.dcgm_1x,
-        "further names": _SEPARATOR.join(field.aliases),
+        "further names": _SEPARATOR.join(filter(None, (*field.aliases, field.dcgm_base))),
         "OpenTelemetry": f"{field.otel}{attrs}",
         "call": field.call,
         "tier": field.tier.value,

@@ -75,6 +75,11 @@ def shown(plan: FieldPlan | None) -> list[tuple[str, str, str, str]]:
             id="name since DCGM 4.6",
         ),
         pytest.param(
+            "DCGM_FI_DEV_SM_CLOCK_HERTZ, gauge, Clock.",
+            [("sm_clock_mhz", "DCGM_FI_DEV_SM_CLOCK_HERTZ", "gauge", "Clock.")],
+            id="name since DCGM 4.7, in a base unit",
+        ),
+        pytest.param(
             "DCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge, New.\nDCGM_FI_DEV_GPU_TEMP, gauge, Old.",
             [("gpu_temperature_celsius", "DCGM_FI_DEV_GPU_TEMP_CELSIUS", "gauge", "New.")],
             id="the old and the new name: the first row",

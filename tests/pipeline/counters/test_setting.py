@@ -112,6 +112,38 @@ class TestCheck:
         assert "counters.file: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("names", "found", "answer"),
+    [
+        (["DCGM_FI_DEV_FB_USED"], ["memory_used_bytes"], ""),
+        (["dcgm_fb_used", "podgpu_memory_used_bytes"], ["memory_used_bytes"], ""),
+        (
+            ["DCGM_FI_PROF_PCIE_TX_BYTES"],
+            ["pcie_transmitted_bytes", "pcie_transmit_bytes_per_second"],
+            "",
+        ),
+        (
+            ["DCGM_FI_DEV_UUID", "serial"],
+            ["serial"],
+            "DCGM_FI_DEV_UUID is not available: it is a text; every series has it as label UUID\n",
+        ),
+        (["x\n\x1b[2J"], [], "x  [2J is no known field; podgpu fields lists all fields\n"),
+    ],
+)
+def test_the_command_fields_answers_for_names(
+    names: list[str], found: list[str], answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fields", "--format", "json", *names]) == (1 if answer else 0)
+    printed = capsys.readouterr()
+    assert [row["name"] for row in json.loads(printed.out)] == found
+    assert printed.err == answer
+    for form in ("table", "markdown"):
+        main(["fields", "--format", form, *names])
+        out = capsys.readouterr().out
+        assert all(name in out for name in found)
+        assert "power_watts" not in out
+
+
 @pytest.mark.parametrize("form", ["table", "markdown", "json"])
 def test_the_command_fields_prints_all_names_of_each_field(
     form: str, capsys: pytest.CaptureFixture[str]
@@ -120,7 +152,7 @@ def test_the_command_fields_prints_all_names_of_each_field(
     out = capsys.readouterr().out
     for field in (*CATALOGUE, *LABELS):
         words = (field.name, field.group, field.dcgm, field.dcgm_1x, field.otel)
-        for word in (*words, *field.aliases, *field.attrs):
+        for word in (*words, *field.aliases, field.dcgm_base, *field.attrs):
             assert word in out
     for column in next(iter(markdown())).strip("| ").split(" | "):
         assert column in out

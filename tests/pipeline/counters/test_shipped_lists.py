@@ -8,8 +8,6 @@ import pytest
 from config.schema import Counters
 from pipeline.counters.csv_rows import CsvRow, read
 from pipeline.counters.plan_builder import planned
-from pipeline.counters.unavailable_fields import ABSENT
-from pipeline.fields import called
 
 DEFAULT, PROFILING, FIRST = (
     "default-counters.csv",
@@ -98,10 +96,3 @@ def test_rows_of_newer_lists_can_be_used_or_are_reported_with_an_alternative() -
     for text in complaints:
         assert "is not available: " in text
         assert "; DCGM_" in text
-
-
-@pytest.mark.parametrize("name", ABSENT)
-def test_the_alternative_of_an_unavailable_field_is_a_field(name: str) -> None:
-    """If the first word of the alternative is a DCGM name, it is the name of a field."""
-    first = ABSENT[name][1].split()[0]
-    assert not first.lower().startswith("dcgm_") or list(called(first))

@@ -119,6 +119,21 @@ def test_the_field_names_since_dcgm_4_6_are_known() -> None:
     assert not found.dropped
 
 
+def test_values_in_the_base_units_of_dcgm_4_7_are_converted() -> None:
+    found = read(page("4.7"))
+    assert plain(found, A) == {
+        "sm_clock_mhz": 1755,
+        "memory_clock_mhz": 2619,
+        "energy_millijoules": 99281733,
+        "memory_copy_utilization_percent": 50,
+        "violation_power_nanoseconds": 2_500_000_000,
+        "memory_total_bytes": 85520809984,
+        "memory_used_bytes": MIB + 1,
+        "nvlink_bandwidth_bytes_per_second": 812345,
+    }
+    assert not found.dropped
+
+
 def test_fields_that_are_not_in_the_plan_are_ignored() -> None:
     found = read(page("4.2"), FieldPlan(["sm_clock_mhz"]))
     assert {field for _, field, _ in by_series(found)} == {"sm_clock_mhz"}

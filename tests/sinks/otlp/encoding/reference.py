@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
@@ -32,7 +33,7 @@ class Candidate:
     value: Value | None
     at: Instant
     fresh: bool
-    divisor: int = 1
+    divisor: int | Fraction = 1
     start: Instant | None = None
     since: Instant | None = None
     series: tuple[object, ...] = ()
@@ -141,7 +142,7 @@ class Reference:
                     before = 0
                 sent = sent - before if sent >= before else sent
             if one.divisor != 1:
-                sent = sent / one.divisor
+                sent = float(sent / one.divisor)
             if not (metric.whole and isinstance(sent, int) and -(2**63) <= sent < 2**63):
                 sent = float(sent)
                 if not math.isfinite(sent):

@@ -4,6 +4,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from sinks.otlp.encoding.series_layout import CONFLICTS, HOLDING, HOLDING_ON_PAG
 from sinks.otlp.options import Names
 from tests.sinks.otlp.encoding.prometheus import name_of
 from tests.sinks.otlp.encoding.support import points
-from tests.support.nodes import Node, claim, every_field, gpu, mig
+from tests.support.nodes import Node, claim, every_field, gpu, mig, reading
 
 PAGE = Path(__file__).parents[4] / "docs" / "otlp-names.md"
 STYLE = PageNaming(PageOptions(hostname=False), FieldPlan.everything(), "node-1")
@@ -142,6 +143,29 @@ def test_with_dcgm_names_the_counters_file_sets_metric_names() -> None:
     assert (found.instrument.description, found.divisor) == ("Used.", 1 << 20)
     own = metric_names.dcgm_mapping(Row(field, "podgpu_memory_used_bytes"), STYLE)
     assert (own.divisor, own.is_own, own.instrument.whole) == (1, True, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "divisor", "whole"),
+    [
+        ("memory_used_bytes", "DCGM_FI_DEV_FB_USED_BYTES", 1, True),
+        ("sm_clock_mhz", "DCGM_FI_DEV_SM_CLOCK_HERTZ", Fraction(1, 1_000_000), False),
+        ("energy_millijoules", "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 1000, False),
+    ],
+)
+def test_a_dcgm_name_in_a_base_unit_has_values_in_that_unit(
+    name: str, base: str, divisor: int | Fraction, whole: bool
+) -> None:
+    field = by_name(name)
+    assert field is not None
+    found = metric_names.dcgm_mapping(Row(field, base), STYLE)
+    assert (found.divisor, found.is_own, found.instrument.whole) == (divisor, False, whole)
+    node = Node()
+    node.has(gpu(0))
+    node.reads(reading(gpu(0), name, 1755))
+    encoder = Encoder("node-1", FieldPlan(rows=[Row(field, base)]), names="dcgm")
+    [point] = [each for each in points(encoder.encode(node.snapshot())) if each.name == base]
+    assert point.value == 1755 / divisor
 
 
 TABLE = re.compile(r"^\| field \| .*?(?=^[^|])", re.MULTILINE | re.DOTALL)
