@@ -1,8 +1,102 @@
 """Units of the tables of `podgpu usage`: every value that is not 0 can be read."""
 
-import pytest
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
 
-from podgpu.cli.usage.units import HOUR_NS, digits_of, scaled, span
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podgpu.cli.usage.units import (
+    ENERGIES,
+    HOUR_NS,
+    TIMES,
+    Scale,
+    Unit,
+    digits_of,
+    scaled,
+    span,
+)
+from tests.support.examples import examples
+
+MS = 10**6
+S = 10**9
+MIN = 60 * S
+DAY = 24 * HOUR_NS
+KWH = 3_600_000_000
+QUANTITIES: tuple[tuple[Callable[[Sequence[int]], Scale], Sequence[Unit]], ...] = (
+    (Scale.of_times, TIMES),
+    (Scale.of_energies, ENERGIES),
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "symbol", "texts"),
+    [
+        # Nothing is used.
+        ([0], "h", ["0.0"]),
+        # The first seconds, minutes and hours.
+        ([12 * S, 300 * MS], "s", ["12.0", "0.3"]),
+        ([90 * S, 45 * S], "min", ["1.5", "0.8"]),
+        ([25 * MIN, 3 * MIN], "min", ["25.0", "3.0"]),
+        ([25 * MIN, 2 * S], "s", ["1500.0", "2.0"]),
+        ([20 * HOUR_NS, 4 * HOUR_NS], "h", ["20.0", "4.0"]),
+        ([20 * HOUR_NS, 2 * MIN], "min", ["1200.0", "2.0"]),
+        ([20 * HOUR_NS, -2 * MIN], "min", ["1200.0", "-2.0"]),
+        # The table would have too large numbers in a smaller unit.
+        ([30 * DAY, 2 * MIN, -12 * S], "h", ["720.0", "2.0 min", "-12.0 s"]),
+        ([20 * HOUR_NS, 2 * S], "min", ["1200.0", "2.0 s"]),
+        # No unit of a table is small enough.
+        ([20 * HOUR_NS, 20 * MS, 3], "h", ["20.0", "20.0 ms", "<0.1 ms"]),
+        ([20 * MS], "s", ["20.0 ms"]),
+    ],
+)
+def test_the_times_of_a_table_have_one_unit(
+    values: list[int], symbol: str, texts: list[str]
+) -> None:
+    scale = Scale.of_times(values)
+    assert scale.unit.symbol == symbol
+    assert [scale.text(value) for value in values] == texts
+
+
+@pytest.mark.parametrize(
+    ("values", "symbol", "texts"),
+    [
+        ([0], "kWh", ["0.000"]),
+        ([12 * KWH, KWH // 2], "kWh", ["12.00", "0.50"]),
+        ([KWH // 100, KWH // 10_000], "Wh", ["10.00", "0.10"]),
+        ([KWH // 100_000], "J", ["36.00"]),
+        ([2_000 * KWH, KWH // 1000], "kWh", ["2000.0", "1.0 Wh"]),
+    ],
+)
+def test_the_energies_of_a_table_have_one_unit(
+    values: list[int], symbol: str, texts: list[str]
+) -> None:
+    scale = Scale.of_energies(values)
+    assert scale.unit.symbol == symbol
+    assert [scale.text(value) for value in values] == texts
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.sampled_from(QUANTITIES), st.lists(st.integers(-(10**17), 10**17), min_size=1))
+def test_every_value_can_be_read(
+    quantity: tuple[Callable[[Sequence[int]], Scale], Sequence[Unit]], values: list[int]
+) -> None:
+    of, units = quantity
+    scale = of(values)
+    sizes = {unit.symbol: unit.size for unit in units}
+    for value in values:
+        text = scale.text(value)
+        if 0 < abs(value) <= units[-1].size // 20:
+            continue  # less than half of the last digit in the smallest unit
+        found = re.fullmatch(r"(-?[0-9]+\.([0-9]+))(?: (.+))?", text)
+        assert found is not None, text
+        number, decimals, own = found.groups()
+        assert Decimal(number) != 0 or not value
+        size = scale.unit.size if own is None else sizes[own]
+        rounding = Decimal(size) / 10 ** len(decimals) / 2
+        assert abs(Decimal(number) * size - value) <= rounding
 
 
 @pytest.mark.parametrize(
