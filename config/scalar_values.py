@@ -93,7 +93,7 @@ class Value:
 def wanted(shape: Scalar | Choice) -> str:
     """Return which values an option accepts, for a message."""
     if isinstance(shape, Choice):
-        return f"one of {', '.join(shape.values)}"
+        return f"one of {', '.join(value for value in shape.values if value)}"
     return _WANTED[shape.type]
 
 

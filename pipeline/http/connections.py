@@ -37,7 +37,7 @@ class Handler(web.RequestHandler):
     Attributes:
         client: counts the bytes that podgpu holds for the connection.
         access: checks the client's certificate; None without a web configuration file.
-        context: TLS context of the connection; None for plain HTTP.
+        context: TLS context of the rules with which the connection began; None for plain HTTP.
         body: body of the current request, or of the previous one.
     """
 
@@ -184,15 +184,18 @@ class Server(web.Server):
         handler = Handler(self, client, access, **self._options)
         client.abort = asyncio.current_task().cancel  # type: ignore[union-attr]
         try:
+            context = None
             if access is not None:
-                handler.context = (await access.current()).context
+                rules = await access.current()
+                handler.context = rules.context
+                context = await rules.context_of_connection()
             # From now on only asyncio closes the socket, when the event loop no longer watches it.
             own = socket.socket(accepted.family, accepted.type, accepted.proto, accepted.detach())
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: handler,
                 own,
-                ssl=handler.context,
-                **self._tls_timeouts if handler.context is not None else {},
+                ssl=context,
+                **self._tls_timeouts if context is not None else {},
             )
         except (OSError, asyncio.CancelledError) as error:
             # Else the TLS objects are in a cycle of references with the traceback, and stay until

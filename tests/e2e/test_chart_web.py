@@ -220,7 +220,7 @@ REFUSED: list[tuple[Values, str]] = [
         {"basicAuth": {"users": {"a": HASH[:-1]}}},
         "basicAuth.users.a: this starts like a bcrypt hash",
     ),
-    ({"basicAuth": {"users": {"a": HASH.replace("$04$", "$17$")}}}, "none of cost 4 to 16; use"),
+    ({"basicAuth": {"users": {"a": HASH.replace("$04$", "$21$")}}}, "none of cost 4 to 20; use"),
     ({**WHOLE, **USERS}, "write the users into its basic_auth_users, or set only one of them"),
     ({**WHOLE, "config": {"http": {"web_config": "/w.yml"}}}, "set only one of them"),
 ]

@@ -50,7 +50,7 @@ nodeAffinity:
 {{- define "podgpu.probe" -}}
 {{- $root := index . 0 -}}
 {{- $tls := $root.Values.tlsServerConfig -}}
-{{- if and $tls.enabled (eq $tls.clientAuthType "RequireAndVerifyClientCert") -}}
+{{- if and $tls.enabled (hasPrefix "Require" ($tls.clientAuthType | default "")) -}}
 # The kubelet has no client certificate.
 tcpSocket:
   port: metrics

@@ -38,14 +38,14 @@
 {{- end -}}
 {{- range $user, $password := .Values.basicAuth.users -}}
 {{- if and (regexMatch "^\\$2[a-z]?\\$" (toString $password)) (not (include "podgpu.hashed" $password)) -}}
-{{- fail (printf "basicAuth.users.%s: this starts like a bcrypt hash, but is none of cost 4 to 16; use the output of `htpasswd -nBC 10 %s` after the colon, or the password" $user $user) -}}
+{{- fail (printf "basicAuth.users.%s: this starts like a bcrypt hash, but is none of cost 4 to 20; use the output of `htpasswd -nBC 10 %s` after the colon, or the password" $user $user) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{/* Whether a password is a hash already. */}}
 {{- define "podgpu.hashed" -}}
-{{- if regexMatch "^\\$2[aby]\\$(0[4-9]|1[0-6])\\$[./A-Za-z0-9]{53}$" (toString .) -}}yes{{- end -}}
+{{- if regexMatch "^\\$2[aby]\\$(0[4-9]|1[0-9]|20)\\$[./A-Za-z0-9]{53}$" (toString .) -}}yes{{- end -}}
 {{- end -}}
 
 {{/* Which monitor to create: Service, Pod or nothing. */}}
@@ -66,7 +66,7 @@ Service
 {{- if .Values.serviceMonitor.tlsConfig -}}
 {{- toYaml .Values.serviceMonitor.tlsConfig -}}
 {{- else if $tls.enabled -}}
-{{- if eq $tls.clientAuthType "RequireAndVerifyClientCert" -}}
+{{- if hasPrefix "Require" ($tls.clientAuthType | default "") -}}
 {{- fail "serviceMonitor.tlsConfig: clients have to present a certificate, so set that of Prometheus: ca, cert, keySecret and serverName; or set serviceMonitor.enabled to false" -}}
 {{- end -}}
 {{- /* A certificate that the chart does not create is trusted directly, whatever its issuer. */ -}}

@@ -3,8 +3,10 @@
 import ipaddress
 import ssl
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
+from pipeline.http.access.any_certificate import IS_SUPPORTED, AnyCertificateContext
 from pipeline.http.access.cipher_names import CURVES, SUITES
 from pipeline.http.access.web_config_schema import TlsServer
 from pipeline.net.pem import PemError, as_file, load_certificate
@@ -22,7 +24,20 @@ def make_context(options: TlsServer, texts: Mapping[str, bytes]) -> ssl.SSLConte
     Raises:
         PemError: the TLS library does not accept one of the texts, or the cipher suites.
     """
+    configure = partial(_configure, options, texts)
+    if options.requires_any:
+        if not IS_SUPPORTED:
+            raise PemError("client_auth_type", "this Python cannot accept any certificate")
+        return AnyCertificateContext.make(configure)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    configure(context)
+    if options.verifies:
+        _set_client_auth(context, options, texts["client_ca"])
+    return context
+
+
+def _configure(options: TlsServer, texts: Mapping[str, bytes], context: ssl.SSLContext) -> None:
+    """Set the certificate, and everything else except what is required of clients."""
     context.minimum_version = _VERSIONS.get(options.min_version or "", ssl.TLSVersion.TLSv1_2)
     context.maximum_version = _VERSIONS.get(options.max_version or "", ssl.TLSVersion.TLSv1_3)
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -33,9 +48,6 @@ def make_context(options: TlsServer, texts: Mapping[str, bytes]) -> ssl.SSLConte
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     _set_ciphers(context, options)
     load_certificate(context, texts["cert"], texts["key"])
-    if options.verifies:
-        _set_client_auth(context, options, texts["client_ca"])
-    return context
 
 
 def _set_ciphers(context: ssl.SSLContext, options: TlsServer) -> None:
@@ -60,6 +72,9 @@ def _set_ciphers(context: ssl.SSLContext, options: TlsServer) -> None:
 def _set_client_auth(context: ssl.SSLContext, options: TlsServer, authorities: bytes) -> None:
     required = options.client_auth_type == "RequireAndVerifyClientCert"
     context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    if not options.has_client_ca:
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        return
     # Every certificate in the file is trusted, also that of an intermediate authority.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:

@@ -1,5 +1,6 @@
 """Reads a web configuration and the files that it names. It blocks: call it in a thread."""
 
+import asyncio
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from config.errors import ConfigError, Problem
 from config.loader import parse_struct, read
 from config.value_types import ByteSize
 from pipeline.files.bounded_read import UnreadableError, read_file
+from pipeline.http.access.any_certificate import AnyCertificateContext
 from pipeline.http.access.tls_context import make_context
 from pipeline.http.access.web_config_schema import RateLimit, TlsServer, WebOptions
 from pipeline.net.pem import PemError
@@ -30,7 +32,7 @@ class Rules:
         headers: additional headers of every response.
         users: bcrypt hashes by user name; empty if no password is needed.
         limit: limit for the rate of requests.
-        warnings: warnings about settings that behave differently from Prometheus exporters.
+        warnings: warnings about settings that protect less than they seem to, or are ignored.
     """
 
     context: ssl.SSLContext | None = None
@@ -44,8 +46,23 @@ class Rules:
     def identified(self) -> bool:
         """Whether every client must authenticate, by a password or a certificate."""
         return bool(self.users) or (
-            self.context is not None and self.context.verify_mode is ssl.CERT_REQUIRED
+            self.context is not None
+            and self.context.verify_mode is ssl.CERT_REQUIRED
+            and not isinstance(self.context, AnyCertificateContext)
         )
+
+    async def context_of_connection(self) -> ssl.SSLContext | None:
+        """Return the TLS context for one new connection; None for plain HTTP.
+
+        Raises:
+            OSError: it cannot be made, for example because no file descriptors are left.
+        """
+        if not isinstance(self.context, AnyCertificateContext):
+            return self.context
+        try:
+            return await asyncio.to_thread(self.context.fresh)
+        except PemError as error:
+            raise OSError(str(error)) from error
 
 
 class WebConfigReader:

@@ -15,9 +15,18 @@ Problems = Iterator[tuple[str | tuple[str, ...], str]]
 CLIENT_AUTH: Final = "RequireAndVerifyClientCert", "VerifyClientCertIfGiven"
 """Values of `client_auth_type` with which podgpu verifies a client's certificate."""
 
-MOST_COST: Final = 16
-"""Maximum cost of a password hash; a check then takes about five seconds of a core. Each step of 1
-doubles the time."""
+MOST_COST: Final = 20
+"""Maximum cost of a password hash; a check then takes about 80 s of a core. Each step of 1 doubles
+the time."""
+
+_SLOW_COST: Final = 16
+"""Cost of a hash whose check takes about five seconds, which is as long as a request waits."""
+
+_SLOW_SECONDS: Final = 5
+
+_ANY: Final = "RequireAnyClientCert", "RequireClientCert"
+"""Values of `client_auth_type` that require a client's certificate and accept any. The second is an
+old name of the first."""
 
 _BCRYPT_HASH: Final = re.compile(r"\$2[abxy]\$([0-9]{2})\$[./A-Za-z0-9]{53}")
 _OLD_VERSIONS: Final = "TLS10", "TLS11"
@@ -60,19 +69,32 @@ class TlsServer(msgspec.Struct, frozen=True, kw_only=True):
     ) = None
 
     @property
+    def is_enabled(self) -> bool:
+        """Whether the section enables TLS: exporters serve plain HTTP if it sets none of these."""
+        names = ("cert", "key", "client_ca", "cert_file", "key_file", "client_ca_file")
+        return any(getattr(self, name) for name in (*names, "client_auth_type"))
+
+    @property
     def verifies(self) -> bool:
         """Whether podgpu verifies certificates of clients."""
         return self.client_auth_type in CLIENT_AUTH
 
+    @property
+    def requires_any(self) -> bool:
+        """Whether clients must send a certificate, which is not verified."""
+        return self.client_auth_type in _ANY
+
+    @property
+    def has_client_ca(self) -> bool:
+        """Whether authorities of client certificates are set."""
+        return bool(self.client_ca or self.client_ca_file)
+
     def problems(self) -> Problems:
         """Yield invalid combinations of keys."""
-        if self == TlsServer():
+        if not self.is_enabled:
             return
-        for name in ("cert", "key", "client_ca"):
-            inline, file = getattr(self, name), getattr(self, f"{name}_file")
-            if inline and file:
-                yield name, f"both {name} and {name}_file are set: set one of them"
-            if not inline and not file and name != "client_ca":
+        for name in ("cert", "key"):
+            if not (getattr(self, name) or getattr(self, f"{name}_file")):
                 yield f"{name}_file", f"missing: TLS needs {name}_file or {name}"
         yield from self._clients()
         yield from self._versions()
@@ -81,24 +103,34 @@ class TlsServer(msgspec.Struct, frozen=True, kw_only=True):
     def _clients(self) -> Problems:
         kind = self.client_auth_type
         given = "client_ca" if self.client_ca else "client_ca_file"
-        ca = self.client_ca or self.client_ca_file
-        if kind in ("RequireAnyClientCert", "RequireClientCert"):
-            text = (
-                f"{kind} would accept any certificate without verifying it, which protects nothing "
-                "and is not supported: use RequireAndVerifyClientCert with client_ca_file"
-            )
-            yield "client_auth_type", text
-            return
-        if self.verifies and not ca:
-            yield "client_ca_file", f"missing: {kind} needs the authority of client certificates"
-        if ca and kind in ("", "NoClientCert"):
+        if self.has_client_ca and kind in ("", "NoClientCert"):
             yield given, f"has no effect without client_auth_type: set it, or remove {given}"
-        if self.client_allowed_sans is not None and kind != "RequireAndVerifyClientCert":
+        required = self.requires_any or kind == "RequireAndVerifyClientCert"
+        if self.client_allowed_sans is not None and not required:
             text = (
                 "has an effect only if every client must send a certificate: set client_auth_type "
                 "to RequireAndVerifyClientCert"
             )
             yield "client_allowed_sans", text
+
+    def _client_warnings(self) -> Iterator[str]:
+        kind = self.client_auth_type
+        if kind == "RequestClientCert":
+            yield (
+                "client_auth_type: podgpu requests no certificate, because RequestClientCert would "
+                "not verify it"
+            )
+        elif self.requires_any:
+            yield (
+                f"client_auth_type: {kind} accepts any certificate, also one that a client has "
+                "made itself, so it protects nothing; set RequireAndVerifyClientCert and "
+                "client_ca_file"
+            )
+        elif self.verifies and not self.has_client_ca:
+            yield (
+                f"client_auth_type: {kind} without client_ca_file accepts the certificates of all "
+                "authorities in this machine's list; set client_ca_file"
+            )
 
     def _versions(self) -> Problems:
         if self.max_version in _OLD_VERSIONS:
@@ -122,14 +154,13 @@ class TlsServer(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.cipher_suites) and SUITES.keys().isdisjoint(self.cipher_suites or ())
 
     def warnings(self) -> Iterator[str]:
-        """Yield warnings about settings that behave differently from Prometheus exporters."""
+        """Yield warnings about settings that protect less than they seem to, or are ignored."""
+        for name in ("cert", "key", "client_ca"):
+            if getattr(self, name) and getattr(self, f"{name}_file"):
+                yield f"{name}: has no effect, because {name}_file is set too; remove one of them"
+        yield from self._client_warnings()
         if self.min_version in _OLD_VERSIONS:
             yield f"min_version: {self.min_version} is not supported; the lowest version is TLS12"
-        if self.client_auth_type == "RequestClientCert":
-            yield (
-                "client_auth_type: podgpu requests no certificate, because RequestClientCert would "
-                "not verify it"
-            )
         if self.curve_preferences is not None and len(self.curve_preferences) > 1:
             yield (
                 "curve_preferences: the TLS library accepts only one curve; with several curves, "
@@ -186,8 +217,9 @@ class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tls(self) -> TlsServer | None:
-        """The section `tls_server_config`; None if it is missing or has only default values."""
-        return None if self.tls_server_config in (None, TlsServer()) else self.tls_server_config
+        """The section `tls_server_config`; None if it is missing or does not enable TLS."""
+        section = self.tls_server_config
+        return section if section is not None and section.is_enabled else None
 
     def problems(self) -> Problems:
         """Yield errors. No message contains a value, because it may be a password in plain text."""
@@ -204,9 +236,23 @@ class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
                 yield where, text
 
     def warnings(self) -> Iterator[str]:
-        """Yield warnings about settings that behave differently from Prometheus exporters."""
+        """Yield warnings about settings that protect less than they seem to, or are ignored."""
         if self.tls is not None:
             yield from self.tls.warnings()
+        elif self.tls_server_config not in (None, TlsServer()):
+            yield (
+                "tls_server_config: podgpu serves plain HTTP, because the section has no "
+                "certificate; set cert_file and key_file"
+            )
+        for user, hashed in (self.basic_auth_users or {}).items():
+            cost = int(found[1]) if (found := _BCRYPT_HASH.fullmatch(hashed)) else 0
+            if cost > _SLOW_COST:
+                seconds = _SLOW_SECONDS << (cost - _SLOW_COST)
+                yield (
+                    f"basic_auth_users.{user}: the check of a hash of cost {cost} takes about "
+                    f"{seconds} s of a core; until podgpu knows the password, requests get status "
+                    "429; hash the password again with a cost of 10"
+                )
         http = self.http_server_config
         if http is not None and http.http2:
             yield "http2: podgpu serves HTTP/1.1 only, which every HTTP/2 client accepts too"
