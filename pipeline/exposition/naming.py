@@ -123,5 +123,6 @@ class PageNaming:
             name = f"_{name}"
         # Prometheus reserves names that begin with two underscores.
         while name in self._reserved or name.startswith("__"):
-            name = f"label_{name}"
+            # As in dcgm-exporter, which has no other prefix.
+            name = f"label_{name}" if self.options.pod_label_prefix else f"pod_label_{name}"
         return name

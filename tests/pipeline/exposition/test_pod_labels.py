@@ -86,11 +86,11 @@ def test_no_two_labels_have_the_same_name(
         ("pod_", "team", "pod_team"),
         ("", "1st", "_1st"),
         ("label_", "1st", "label_1st"),
-        ("", "gpu", "label_gpu"),
-        ("", "Hostname", "label_Hostname"),
-        ("", "xid", "label_xid"),
-        ("", "phase", "label_phase"),
-        ("", "vgpu", "label_vgpu"),
+        ("", "gpu", "pod_label_gpu"),
+        ("", "Hostname", "pod_label_Hostname"),
+        ("", "xid", "pod_label_xid"),
+        ("", "phase", "pod_label_phase"),
+        ("", "vgpu", "pod_label_vgpu"),
         ("pod_", "uid", "label_pod_uid"),
         ("", "hostname", "hostname"),
     ],
@@ -108,7 +108,7 @@ def test_a_pod_label_does_not_replace_a_label_row() -> None:
     plan = FieldPlan(labels=[LabelRow("DCGM_FI_DEV_SERIAL", "serial")])
     style = PageNaming(PageOptions(inline=("labels",), pod_label_prefix=""), plan, "n")
     pod = PodInfo("u", "n", "p", labels=(("DCGM_FI_DEV_SERIAL", "x"),))
-    assert list(pod_labels("u", pod, style)) == [("label_DCGM_FI_DEV_SERIAL", "x")]
+    assert list(pod_labels("u", pod, style)) == [("pod_label_DCGM_FI_DEV_SERIAL", "x")]
 
 
 @pytest.mark.parametrize(
