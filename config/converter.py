@@ -47,6 +47,9 @@ class Kinds(Protocol):
     def allowed_values(self, noun: str) -> Iterable[str]:
         """Return all values of an option that is marked ``OneOf(noun)``."""
 
+    def hint(self, noun: str, word: str) -> str:
+        """Return how to correct a word that ``allowed_values`` does not have; empty for nothing."""
+
 
 @runtime_checkable
 class Exclusive(Protocol):
@@ -126,7 +129,7 @@ class Converter:
         if word in words:
             return word
         guessed = not value.expanded and len(self.problems) < MAX_PROBLEMS
-        hint = did_you_mean(word, words) if guessed else ""
+        hint = self._kinds.hint(noun, word) if guessed else ""
         return self._problem(path, node, f"unknown {noun} {shown(value.written)}", hint)
 
     def _maybe(self, shape: Maybe, node: Node, path: _Path) -> object:

@@ -15,6 +15,7 @@ from pipeline.base.telemetry import FAMILIES
 from pipeline.component.contracts import Sink, SinkContext, Source
 from pipeline.component.kind import Kind, Role
 from pipeline.fields import all_words
+from pipeline.fields.name_answers import NameAnswers
 from pipeline.model import SourceAdded
 
 _SOURCES: Final = (
@@ -88,6 +89,18 @@ class RegisteredKinds:
             KeyError: another noun.
         """
         return {"field or group": all_words}[noun]()
+
+    def hint(self, noun: str, word: str) -> str:
+        """Return how to correct a word that is not an allowed value; empty if that is unknown.
+
+        Args:
+            noun: what the option names; only "field or group" is supported.
+            word: the word.
+
+        Raises:
+            KeyError: another noun.
+        """
+        return {"field or group": NameAnswers().hint}[noun](word)
 
 
 def source_added(kind: str, options: msgspec.Struct, order: int) -> SourceAdded:

@@ -32,10 +32,14 @@ class NameAnswers:
         if reason := unavailable_reason(name):
             return reason.text
         meant = self.misspelt(name) if guess else ""
-        if reason := unavailable_reason(meant):
-            return f"is no known field; {meant} {reason.text}"
-        advice = f"did you mean {meant}?" if meant else "podgpu fields lists all fields"
-        return f"is no known field; {advice}"
+        return f"is no known field; {_advice(meant, meant) or 'podgpu fields lists all fields'}"
+
+    def hint(self, name: str) -> str:
+        """Return the same as a hint that follows a message about the name; empty for none."""
+        if reason := unavailable_reason(name):
+            return f"it {reason.text}"
+        meant = self.misspelt(name)
+        return _advice(meant, f'"{meant}"')
 
     def misspelt(self, name: str) -> str:
         """Return the known name that differs in one slip: the case, or one letter.
@@ -71,6 +75,12 @@ class NameAnswers:
         """All names of fields, groups and DCGM, by the name in lower case."""
         words = (*self._ids, *OF_DCGM_EXPORTER, *all_words())
         return {word.lower(): word for word in words}
+
+
+def _advice(meant: str, shown: str) -> str:
+    if reason := unavailable_reason(meant):
+        return f"{shown} {reason.text}"
+    return f"did you mean {shown}?" if meant else ""
 
 
 def _slips(word: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ import yaml
 
 from config.errors import ConfigError
 from config.loader import parse
+from config.message_text import did_you_mean
 from config.option_markers import AtLeast, AtMost, Doc
 from config.schema import Config
 from config.value_types import ByteSize, Duration, ListenAddress
@@ -86,6 +87,9 @@ class Samples:
 
     def allowed_values(self, noun: str) -> Sequence[str]:
         return ["energy", "power", "everything"]
+
+    def hint(self, noun: str, word: str) -> str:
+        return did_you_mean(word, self.allowed_values(noun))
 
 
 ENV = {

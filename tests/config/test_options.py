@@ -100,6 +100,9 @@ class CheckedKinds:
     def allowed_values(self, noun: str) -> list[str]:
         return []
 
+    def hint(self, noun: str, word: str) -> str:
+        return ""
+
 
 @pytest.mark.parametrize(
     ("options", "problems"),

@@ -21,6 +21,10 @@ def counters(text: str) -> Counters:
     return parse(f"{BASE}counters: {text}\n", RegisteredKinds(), env={}, origin="f").counters
 
 
+ALSO = "19: counters.also[0]: unknown field or group"
+NO_UUID = "is not available: it is a text; every series has it as label UUID"
+
+
 @pytest.mark.parametrize(
     "word",
     [
@@ -46,6 +50,19 @@ def test_a_field_can_be_added_by_any_name_and_by_its_group(word: str) -> None:
             '19: counters.also[0]: unknown field or group "gpu_upp"; did you mean "gpu_up"?',
         ),
         ('{also: [""]}', '19: counters.also[0]: unknown field or group ""'),
+        (
+            "{also: [DCGM_FI_DEV_UUID]}",
+            f'{ALSO} "DCGM_FI_DEV_UUID"; it {NO_UUID}',
+        ),
+        (
+            "{also: [DCGM_FI_DEV_UUUID]}",
+            f'{ALSO} "DCGM_FI_DEV_UUUID"; "DCGM_FI_DEV_UUID" {NO_UUID}',
+        ),
+        # Another number is another engine.
+        (
+            "{also: [DCGM_FI_PROF_NVDEC8_ACTIVE]}",
+            f'{ALSO} "DCGM_FI_PROF_NVDEC8_ACTIVE"',
+        ),
         (
             "{file: /x, configmap: 'a:b'}",
             "33: counters.configmap: file is set too: remove one of the two",
