@@ -39,11 +39,11 @@ def test_increase_counts_the_first_xid_error(start: Start) -> None:
 def test_an_xid_code_has_a_series_after_its_first_error(start: Start) -> None:
     node = start(distinct())
     node.wait_scraped()
-    counter = 'podgpu_xid_errors_total{$i,xid="62"}'
+    counter = 'podgpu_xid_errors_total{$i,xid="61"}'
     assert node.query(counter) == []
-    node.fake.push_xid(0, 62)
+    node.fake.push_xid(0, 61)
     node.wait(counter, {"0": 1})
-    node.fake.push_xid(0, 62)
+    node.fake.push_xid(0, 61)
     node.wait(counter, {"0": 2})
 
 
