@@ -133,7 +133,7 @@ class FullPage:
         if "podgpu_xid_errors_total{" in page and "xid=" not in page:
             self.fake.push_xid(0, 79)
         words = [f'pod="{name}"' for name in pods(self.scenario)]
-        words += ['label_gpu="a100"', 'vgpu="2"', 'GPU_I_ID="', 'xid="79"', 'pid="4242"']
+        words += ['pod_label_gpu="a100"', 'vgpu="2"', 'GPU_I_ID="', 'xid="79"', 'pid="4242"']
         return all(word in page for word in words) and self.file.exists()
 
     def _config(self) -> str:

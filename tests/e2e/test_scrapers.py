@@ -97,7 +97,7 @@ def test_a_label_of_each_kind_is_in_prometheus(
         (held,) = server.query('DCGM_FI_DEV_FB_USED{pod="train-0"}')
         assert held.labels["annotation_example_com_note"].startswith('a "quoted" text, a \\ and\n')
         assert held.labels["pod_uid"].startswith("0f0e0d0c-")
-        assert (held.labels["modelName"], held.labels["label_modelName"]) == (
+        assert (held.labels["modelName"], held.labels["pod_label_modelName"]) == (
             "NVIDIA H100 80GB HBM3",
             "own",
         )
