@@ -153,7 +153,8 @@ def test_the_event_names_the_process_from_the_kernel_log(
     log.write(xid(31, f"PCI:{bus.lower()[4:-2]}", f", pid={pid}, name=sh, Ch 00000010"))
     (event,) = wait_events(kube, 1)
     assert event["message"].endswith(
-        f"the kernel log names a process of this pod: sh (pid {pid} on the node)"
+        f"the kernel log names a process of this pod: sh (pid {pid} on the node); "
+        "advice: restart the program"
     )
     assert event["count"] == 1, "two reports of one error"
 
