@@ -12,7 +12,7 @@
 {{- fail "kubernetes.enablePodUID: it belongs to dcgm-exporter's command line; set dcgmExporter: true or give arguments, or set config.sinks.metrics.inline: [pod_uid]" -}}
 {{- end -}}
 {{- if .Values.kubernetesDRA.enabled -}}
-{{- fail "kubernetesDRA.enabled: it belongs to dcgm-exporter's command line; set dcgmExporter: true or give arguments, or remove it: podgpu's own configuration always finds pods of resource claims" -}}
+{{- fail "kubernetesDRA.enabled: it belongs to dcgm-exporter's command line; set dcgmExporter: true or give arguments, or remove it: podgpu's own configuration always finds pods of resource claims; for the labels dra_* set config.sinks.metrics.inline: [resource_claims]" -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.createRuntimeClass (not .Values.runtimeClassName) -}}
