@@ -111,7 +111,7 @@ VALUES: Final[dict[str, int]] = {
 
 # Metrics of GPU performance monitoring, by id: engines and pipes in percent, then MiB/s.
 GPM_OF_INSTANCE: Final = (*range(1, 14), *range(30, 38), *range(40, 48), 50, 51)
-GPM: Final = (*GPM_OF_INSTANCE, 20, 21, 60, 61)
+GPM: Final = (*GPM_OF_INSTANCE, 20, 21, *range(60, 98), *range(100, 104), *range(160, 164))
 
 UNSAMPLED_WITH_MIG: Final = (1, 2, 3, 4)
 

@@ -67,6 +67,20 @@ NAMES = {
     **{f"nvdec{n}_active_ratio": f"NVDEC_{n}_UTIL" for n in range(8)},
     **{f"nvjpg{n}_active_ratio": f"NVJPG_{n}_UTIL" for n in range(8)},
     **{f"nvofa{n}_active_ratio": f"NVOFA_{n}_UTIL" for n in range(2)},
+    **{
+        f"nvlink_{n}_{way}_bytes_per_second": f"NVLINK_L{n}_{short}_PER_SEC"
+        for n in range(18)
+        for way, short in (("transmit", "TX"), ("receive", "RX"))
+    },
+    "c2c_transmit_all_bytes_per_second": "C2C_TOTAL_TX_PER_SEC",
+    "c2c_receive_all_bytes_per_second": "C2C_TOTAL_RX_PER_SEC",
+    "c2c_transmit_data_bytes_per_second": "C2C_DATA_TX_PER_SEC",
+    "c2c_receive_data_bytes_per_second": "C2C_DATA_RX_PER_SEC",
+    **{
+        f"{memory}_cache_{outcome}_ratio": f"{memory.upper()}_CACHE_{outcome.upper()}"
+        for memory in ("hostmem", "peermem")
+        for outcome in ("hit", "miss")
+    },
 }
 
 
@@ -117,15 +131,16 @@ async def test_each_metric_is_converted_to_the_unit_of_its_field(
 ) -> None:
     """If the driver does not report which engines exist, all have readings."""
     ctx = context()
-    gpm = {metric.number: Gpm(metric.number + 0.5) for metric in METRICS.values()}
+    reported = {name: known.number % 100 + 0.5 for name, known in METRICS.items()}
+    gpm = {METRICS[name].number: Gpm(number) for name, number in reported.items()}
     fake_nvml.set(h100s(1, gpm=gpm, errors=dict.fromkeys(NO_PROFILES, code)))
     async with running(ctx, options(**SPACED)):
         samples = await next_rounds(ctx)
     found = values(samples, GPU[0])
     del found["gpu_up"]
     assert found == {
-        name: pytest.approx((known.number + 0.5) * (0.01 if name.endswith("ratio") else MIB))
-        for name, known in METRICS.items()
+        name: pytest.approx(number * (0.01 if name.endswith("ratio") else MIB))
+        for name, number in reported.items()
     }
     assert set(in_group("profiling")) <= set(METRICS)
     assert errors(ctx) == {}
