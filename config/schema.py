@@ -67,7 +67,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
         tuple[Annotated[str, OneOf("field or group")], ...],
         Doc(
             "Additional fields, by name or by group: profiling, statistics, links, health, "
-            "limits; all for every field."
+            "limits, details; all for every field."
         ),
     ] = ()
 

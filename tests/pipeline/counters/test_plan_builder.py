@@ -238,7 +238,7 @@ def test_without_a_setting_the_plan_is_the_default_plan() -> None:
 
 
 def test_a_group_adds_all_its_fields() -> None:
-    for group in ("profiling", "statistics", "links", "health", "limits"):
+    for group in ("profiling", "statistics", "links", "health", "limits", "details"):
         plan = default_plan(Counters(own=False, also=(group,)))
         assert set(in_group(group)) <= {field.name for field in plan.fields}
 
