@@ -4,6 +4,7 @@
 still 0. So the counters keep their labels, and a query that needs the text joins it.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -20,6 +21,7 @@ XID_INFO: Final = (
     "XID codes that occurred on this node, with what they mean and what NVIDIA advises; always 1.",
 )
 
+_CODE: Final = re.compile("[0-9]{1,9}")
 _SEEN: Final = "xid_last_seen_timestamp_seconds"
 
 
@@ -46,17 +48,24 @@ class XidInfo:
         self._naming = naming
         self._layout: Layout | None = None
         self._usage: Usage | None = None
+        self._of_layout: frozenset[int] = frozenset()
+        self._codes: frozenset[int] = frozenset()
         self._lines = b""
 
     def body(self, form: Format, snapshot: Snapshot) -> bytes:
         """Return the lines of the family; empty if no error occurred."""
-        if snapshot.layout is not self._layout or snapshot.usage is not self._usage:
-            self._layout, self._usage = snapshot.layout, snapshot.usage
-            self._lines = b"".join(self._render(_codes(snapshot)))
+        layout, usage = snapshot.layout, snapshot.usage
+        if layout is not self._layout or usage is not self._usage:
+            if layout is not self._layout:
+                self._of_layout = frozenset(_seen(layout))
+            self._layout, self._usage = layout, usage
+            codes = self._of_layout.union(_accounted(usage))
+            if codes != self._codes:
+                self._codes, self._lines = codes, b"".join(self._render(sorted(codes)))
         return self._lines and header(form, XID_INFO[0], "gauge", XID_INFO[1]) + self._lines
 
     def _render(self, codes: Iterable[int]) -> Iterator[bytes]:
-        for code in sorted(set(codes)):
+        for code in codes:
             known = XIDS.get(code)
             pairs = (
                 ("xid", str(code)),
@@ -67,13 +76,17 @@ class XidInfo:
             yield b"%b{%b} 1\n" % (XID_INFO[0].encode(), labels(pairs))
 
 
-def _codes(snapshot: Snapshot) -> Iterator[int]:
-    """Yield the codes of the errors that a snapshot shows."""
-    for series in snapshot.layout.series:
+def _seen(layout: Layout) -> Iterator[int]:
+    """Yield the codes of the errors that a source reports."""
+    for series in layout.series:
         if series.field == _SEEN:
             yield from (
-                int(text) for name, text in series.attrs if name == "xid" and text.isdigit()
+                int(text) for name, text in series.attrs if name == "xid" and _CODE.fullmatch(text)
             )
-    for account in snapshot.usage.devices.values() if snapshot.usage is not None else ():
+
+
+def _accounted(usage: Usage | None) -> Iterator[int]:
+    """Yield the codes of the errors in the containers' accounts."""
+    for account in usage.devices.values() if usage is not None else ():
         for used in account.containers:
             yield from (code for code, _ in used.xids)

@@ -11,7 +11,7 @@ from tests.support.usage import account, used, with_usage
 INFO = "podgpu_xid_info"
 
 
-def node(*seen: int, known: int = 79) -> Node:
+def node(*seen: int | str, known: int = 79) -> Node:
     """Return a node with a counter at 0, and with errors of these codes."""
     made = Node()
     made.has(gpu(0), gpu(1))
@@ -48,6 +48,11 @@ def test_a_code_without_error_is_not_described() -> None:
 def test_an_unknown_code_has_no_meaning_and_no_known_action() -> None:
     [(labels, _)] = of(parsed(rendered(node(4711).snapshot())), INFO)
     assert (labels["xid"], labels["meaning"], labels["action"]) == ("4711", "", "unknown")
+
+
+@pytest.mark.parametrize("text", ["x", "", "\u0663", "9" * 5000])
+def test_a_label_that_is_no_code_is_not_described(text: str) -> None:
+    assert INFO.encode() not in rendered(node(text).snapshot())
 
 
 def test_codes_of_usage_accounts_are_described_too() -> None:
