@@ -5,7 +5,8 @@ pod hold it, its readings have the labels of the pod, and an empty container lab
 hold it, these labels are empty: a copy for each holder would make sums wrong.
 `podgpu_device_holder_info` lists the holders, for joins in PromQL. With the option
 `sharing: copies`, there is a copy for each holder and each of its replicas; with
-`sharing: claims` only where a ResourceClaim was allocated the device.
+`sharing: claims` only where a ResourceClaim was allocated the device. `process_shares.py` lists the
+fields that have a value of its own for each holder then.
 """
 
 import re
@@ -22,6 +23,7 @@ from pipeline.exposition.naming import (
     REPLICA_LABEL,
     PageNaming,
 )
+from pipeline.exposition.process_shares import ContainerName
 from pipeline.exposition.text_format import labels, number
 from pipeline.fields import LABELS
 from pipeline.model import (
@@ -52,6 +54,9 @@ class Rendered:
         own_labels: labels that identify the device in podgpu's own families.
         holder_labels: labels that identify the container, with a comma in front. A reading has one
             series for each entry.
+        no_holder_labels: the same labels with empty values, as a device without holders has them.
+        shares: with `sharing: copies`, the labels of the series that show what the processes of a
+            holder use, each with the containers that it means. Empty otherwise.
         pod_label_names: names in `holder_labels` that come from pod labels or annotations.
         lines: lines of the families in `INFO_FAMILIES`, by family.
         since: labels of a line of `podgpu_device_holder_since_timestamp_seconds`, each with the
@@ -61,6 +66,8 @@ class Rendered:
     device_labels: bytes
     own_labels: bytes
     holder_labels: tuple[bytes, ...]
+    no_holder_labels: bytes
+    shares: Mapping[bytes, tuple[ContainerName, ...]]
     pod_label_names: frozenset[str]
     lines: Mapping[str, Sequence[bytes]]
     since: Sequence[tuple[bytes, Instant]]
@@ -123,14 +130,37 @@ def _render(attribution: Attribution, naming: PageNaming) -> Rendered:
     return Rendered(
         device_labels=labels((*device_pairs, *fact_pairs)),
         own_labels=own,
-        holder_labels=tuple(
-            {b"," + labels(pairs) if pairs else b"": None for pairs in holder_pairs}
-        ),
+        holder_labels=tuple(dict.fromkeys(map(_after_comma, holder_pairs))),
+        no_holder_labels=_after_comma(_holder_labels(None, "", naming)),
+        shares=_shares(attribution, naming),
         pod_label_names=frozenset(name for pairs in holder_pairs for name, _ in pairs)
         - naming.fixed,
         lines=lines,
         since=[(b"%b,%b" % (own, text), holder.since) for text, holder in holders.items()],
     )
+
+
+def _after_comma(pairs: Sequence[tuple[str, str]]) -> bytes:
+    return b"," + labels(pairs) if pairs else b""
+
+
+def _shares(
+    attribution: Attribution, naming: PageNaming
+) -> Mapping[bytes, tuple[ContainerName, ...]]:
+    """Return the labels of the holders' own values, each with the containers that it means."""
+    found: defaultdict[bytes, dict[ContainerName, None]] = defaultdict(dict)
+    if naming.options.sharing == "copies" and naming.options.containers:
+        first_replicas: dict[ContainerName, str] = {}
+        for holder in attribution.holders:
+            subject = holder.subject
+            name = (subject.namespace, subject.pod, subject.container, subject.uid)
+            replica = first_replicas.setdefault(name, next(iter(holder.replicas), ""))
+            pairs = [
+                *_holder_labels(holder, replica, naming, uid=True),
+                *_claim_labels(holder.claimed, attribution.device, naming),
+            ]
+            found[_after_comma(pairs)][name] = None
+    return {text: tuple(names) for text, names in found.items()}
 
 
 def _shown_holders(
@@ -148,7 +178,12 @@ def _shown_holders(
 
 
 def _holder_labels(
-    holder: Holder | None, replica: str, naming: PageNaming, *, pod: bool = True
+    holder: Holder | None,
+    replica: str,
+    naming: PageNaming,
+    *,
+    pod: bool = True,
+    uid: bool = False,
 ) -> list[tuple[str, str]]:
     """Return the labels that identify a container, and the optional labels of its pod.
 
@@ -163,6 +198,8 @@ def _holder_labels(
     pairs = list(zip(naming.names.holder, names, strict=True))
     if replica:
         pairs.append((REPLICA_LABEL, replica))
+    if uid and "pod_uid" not in naming.options.inline:
+        pairs.append(("pod_uid", subject.uid))
     if pod:
         pairs += pod_labels(subject.uid, holder.pod if holder is not None else None, naming)
     return pairs

@@ -46,3 +46,11 @@ class PageOptions(msgspec.Struct, frozen=True, kw_only=True):
             "devices that a ResourceClaim was allocated."
         ),
     ] = "info"
+    mig_readings: Annotated[
+        Literal["auto", "gpu", "instances", "both"],
+        Doc(
+            "Where readings are shown that only the whole GPU has, such as power, if the GPU has "
+            "MIG instances: once for the GPU (gpu), for each of its instances with the holder of "
+            "the instance (instances), or both. auto is both with sharing: copies, else gpu."
+        ),
+    ] = "auto"

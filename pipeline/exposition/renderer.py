@@ -6,21 +6,34 @@ item is a value. To build a page takes only one slice assignment and one join.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
 import orjson
 
 from pipeline.base.telemetry import Meter
-from pipeline.exposition.holder_labels import LabelCache
+from pipeline.exposition.holder_labels import LabelCache, Rendered
+from pipeline.exposition.mig_copies import MigCopies
 from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
+from pipeline.exposition.process_shares import BY_PROCESS, ProcessShares
 from pipeline.exposition.text_format import Format, Kind, header, labels, number
 from pipeline.exposition.topology_families import TopologyFamilies
 from pipeline.exposition.usage_metrics import UsageFamilies
 from pipeline.exposition.xid_families import XidInfo, xid_labels
 from pipeline.fields import FieldPlan
-from pipeline.model import NS, Attrs, Instant, Layout, Reading, ResourceCount, Snapshot, Value
+from pipeline.model import (
+    NS,
+    Attrs,
+    Instant,
+    Layout,
+    Reading,
+    ResourceCount,
+    Snapshot,
+    Usage,
+    Value,
+)
 
 _VALUE = itemgetter(Reading._fields.index("value"))
 _FIELD = attrgetter("field")
@@ -66,7 +79,7 @@ class PageRenderer:
         self._xids = XidInfo(naming)
         self._snapshot: Snapshot | None = None
         self._template: PageTemplate | None = None
-        self._values: tuple[list[bytes], int] | None = None
+        self._values: tuple[list[bytes], int, int] | None = None
 
     def show(self, snapshot: Snapshot | None) -> None:
         """Set the newest snapshot; None before the first."""
@@ -81,7 +94,7 @@ class PageRenderer:
         if self._template is None or not self._template.fits(snapshot):
             self._template = PageTemplate(snapshot.layout, snapshot.at, self._plan, self._labels)
         if self._values is None:
-            self._values = self._template.format_values(snapshot.readings)
+            self._values = self._template.format_values(snapshot.readings, snapshot.usage)
             if gaps := self._values[1]:
                 self._meter.add("podgpu_sink_dropped_total", gaps, reason="not_finite")
         return b"".join(
@@ -109,10 +122,12 @@ class PageTemplate:
         self._clock_offset_ns = now.wall_ns - now.mono_ns
         naming = cache.naming
         rendered_by_device = {uuid: cache[held] for uuid, held in layout.attributions.items()}
+        self._copies = MigCopies(layout.attributions, naming.options)
+        self._shares = ProcessShares()
         lines: list[bytes] = []
         line_counts: dict[int, int] = {}
         self._families: list[tuple[int, str, Kind, str]] = []  # with the index of the first line
-        self._scales: list[tuple[int, int, int]] = []
+        self._scales: list[tuple[int, int, int | Fraction]] = []
         self._codes: list[tuple[int, int]] = []
         stop = 0
         for name, group in groupby(layout.series, _FIELD):
@@ -127,21 +142,21 @@ class PageTemplate:
             with_code = family in _WITH_CODE
             line = family.encode() + (b"{%b%b%b" if with_code else b"{%b%b%b} ")
             for at, series in enumerate(members, begin):
-                device = rendered_by_device[series.attribution.device.uuid]
-                device_labels = device.own_labels if own else device.device_labels
-                attrs = (
-                    _attrs(series.attrs, naming, device.pod_label_names) if series.attrs else b""
-                )
-                holder_labels = device.holder_labels if attrs is not None else ()
-                if len(holder_labels) == 1:  # nearly always
-                    lines.append(line % (device_labels, attrs, holder_labels[0]))
-                else:
-                    lines += [line % (device_labels, attrs, one) for one in holder_labels]
-                    line_counts[at] = len(holder_labels)
+                first = len(lines)
+                for uuid in self._copies.devices(series.attribution.device, row.field, own=own):
+                    device = rendered_by_device[uuid]
+                    device_labels = device.own_labels if own else device.device_labels
+                    attrs = _attrs(series.attrs, naming, device.pod_label_names)
+                    if attrs is not None:
+                        holder_labels = self._holder_labels(name, uuid, device, len(lines))
+                        lines += [line % (device_labels, attrs, one) for one in holder_labels]
+                if (count := len(lines) - first) != 1:  # nearly never
+                    line_counts[at] = count
             kind: Kind = "counter" if (row.type or row.field.type) == "counter" else "gauge"
             self._families.append((start, family, kind, naming.help_text(row)))
-            if row.field.dcgm_divisor != 1 and not own:
-                self._scales.append((start, len(lines), row.field.dcgm_divisor))
+            divisor = row.field.unit_in(family).divisor
+            if divisor != 1:
+                self._scales.append((start, len(lines), divisor))
             if with_code:
                 self._codes.append((start, len(lines)))
         self._lines = lines
@@ -164,18 +179,36 @@ class PageTemplate:
         self._info_lines = [b"".join(dict.fromkeys(info_lines)) for info_lines in info.values()]
         self._templates: dict[Format, list[bytes]] = {}
 
+    def _holder_labels(self, field: str, uuid: str, device: Rendered, line: int) -> Sequence[bytes]:
+        """Return the labels of the holders for which a reading of a device is shown.
+
+        Args:
+            field: name of the field.
+            uuid: uuid of the device.
+            device: its rendered labels.
+            line: index of the first line of the reading.
+        """
+        if not device.shares or field not in BY_PROCESS or uuid in self._copies.carriers:
+            return device.holder_labels
+        for at, containers in enumerate(device.shares.values(), line + 1):
+            self._shares.add(at, uuid, field, containers)
+        return (device.no_holder_labels, *device.shares)
+
     def fits(self, snapshot: Snapshot) -> bool:
         """Whether the template is valid for a snapshot: same layout, and same wall clock offset."""
         clock_offset_ns = snapshot.at.wall_ns - snapshot.at.mono_ns
         return self.layout is snapshot.layout and self._clock_offset_ns == clock_offset_ns
 
-    def format_values(self, readings: Sequence[Reading]) -> tuple[list[bytes], int]:
-        """Return the values as texts, and the number of texts that are empty.
+    def format_values(
+        self, readings: Sequence[Reading], usage: Usage | None = None
+    ) -> tuple[list[bytes], int, int]:
+        """Return the values as texts, and how many of them are not finite numbers or unknown.
 
-        The text of a value that is not a finite number is empty.
+        The texts of these are empty.
 
         Args:
             readings: the readings, in the order of the layout's series.
+            usage: the usage accounts; None if no source samples usage.
         """
         picked = (
             readings
@@ -183,27 +216,33 @@ class PageTemplate:
             else [readings[at] for at in self._reading_of_line]
         )
         values: list[Value] = list(map(_VALUE, picked))
+        unknown: list[int] = []
+        for at, part in self._shares.values(usage):
+            values[at] = 0 if part is None else part
+            if part is None:
+                unknown.append(at)
         for start, stop, divisor in self._scales:
             values[start:stop] = [_scaled(value, divisor) for value in values[start:stop]]
         numbers, gaps = _format_numbers(values)
         for start, stop in self._codes:
-            numbers[start:stop] = [
-                code and xid_labels(code) for code in numbers[start:stop]
-            ]
-        return numbers, gaps
+            numbers[start:stop] = [code and xid_labels(code) for code in numbers[start:stop]]
+        for at in unknown:
+            numbers[at] = b""
+        return numbers, gaps, len(unknown)
 
-    def body(self, form: Format, numbers: list[bytes], gaps: int) -> bytes:
+    def body(self, form: Format, numbers: list[bytes], gaps: int, unknown: int = 0) -> bytes:
         """Return the lines of the layout, without topology, usage and podgpu's own metrics.
 
         Args:
             form: the exposition format.
             numbers: the texts from `format_values`.
-            gaps: number of empty texts.
+            gaps: number of values that are not finite.
+            unknown: number of values that are unknown.
         """
         template = self._templates.get(form)
         if template is None:
             template = self._templates[form] = self._template(form)
-        if gaps:
+        if gaps or unknown:
             return self._with_gaps(form, numbers)
         template[1::2] = numbers
         return b"".join(template)
@@ -259,6 +298,8 @@ def _attrs(attrs: Attrs, naming: PageNaming, extra: frozenset[str]) -> bytes | N
         naming: the names on the page, for the reserved names.
         extra: further reserved names.
     """
+    if not attrs:  # nearly always
+        return b""
     names = {name for name, _ in attrs}
     if len(names) < len(attrs) or not (naming.fixed.isdisjoint(names) and extra.isdisjoint(names)):
         return None
@@ -267,11 +308,11 @@ def _attrs(attrs: Attrs, naming: PageNaming, extra: frozenset[str]) -> bytes | N
     return b"," + labels(attrs)
 
 
-def _scaled(value: Value, divisor: int) -> Value:
+def _scaled(value: Value, divisor: int | Fraction) -> Value:
     """Divide a value. An integer result stays an integer."""
     if isinstance(value, int) and not value % divisor:
         return value // divisor
-    return value / divisor
+    return float(value / divisor)
 
 
 def _format_numbers(values: list[Value]) -> tuple[list[bytes], int]:

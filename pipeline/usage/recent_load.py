@@ -36,9 +36,10 @@ class RecentLoad:
             added_ns = None
             if busy is not None and entry.name not in interval.concealed:
                 added_ns = busy.get(entry.name, other_ns)
-            before_ns = entry.window_busy_ns
-            known = added_ns is not None and before_ns is not None
-            entry.window_busy_ns = added_ns + before_ns if known else None
+            if added_ns is None or entry.window_busy_ns is None:
+                entry.window_busy_ns = None
+            else:
+                entry.window_busy_ns += added_ns
         if self._time_ns >= MIN_INTERVAL_NS:
             self._publish()
 

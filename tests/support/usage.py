@@ -39,8 +39,9 @@ def used(
     holding: Holding | None = None,
     own_id: str | None = None,
     closing: tuple[Holding, ...] = (),
+    recent: int | None = None,
 ) -> ContainerUsage:
-    """Return the account of a container, in bytes, nanoseconds and millijoules.
+    """Return the account of a container, in bytes, nanoseconds, millijoules and millionths.
 
     The default of its id is made of its names and its start.
     """
@@ -60,6 +61,7 @@ def used(
         holding,
         own_id,
         closing=closing,
+        recent_busy_ppm=recent,
     )
 
 

@@ -36,6 +36,7 @@ from pipeline.model import (
     TopologyRead,
 )
 from tests.pipeline.exposition.claimed_gpus import claimed_gpus
+from tests.pipeline.exposition.shared_gpus import shared_gpus
 from tests.support.nodes import START, Node, at, claim, claims, gpu, kubelet_claim, mig, reading
 from tests.support.sinks import FakeSinkContext
 from tests.support.usage import account, used, with_usage
@@ -321,5 +322,6 @@ SCENES: dict[str, Callable[[], Snapshot | None]] = {
     "resource-claims": claimed_gpus,
     "topology": topology,
     "usage": usage,
+    "shared-gpus": shared_gpus,
     "before-the-first-snapshot": lambda: None,
 }

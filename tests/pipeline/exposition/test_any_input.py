@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline.exposition.options import Inline, LabelForm, PageOptions, Sharing
 from pipeline.exposition.text_format import Format
 from pipeline.fields import LABELS, FieldPlan, LabelRow
-from pipeline.model import NS, Pod, PodInfo, PodsReplaced, Snapshot
+from pipeline.model import NS, Attribution, DeviceUsage, Pod, PodInfo, PodsReplaced, Snapshot
 from tests.pipeline.exposition.pages import context, parsed, rendered
 from tests.support.examples import examples
 from tests.support.nodes import (
@@ -25,6 +25,7 @@ from tests.support.nodes import (
     mig,
     uuid_of,
 )
+from tests.support.usage import account, used, with_usage
 
 FIELDS = {"memory_used_bytes", "xid_last", "gpu_up", "xid_errors", "clock_events_in_window"}
 TEXTS = st.one_of(st.text(max_size=6), st.sampled_from(['"', "\\", "\n", "\0", "\ud800"]))
@@ -43,9 +44,14 @@ OPTIONS = st.builds(
     replace_model_blanks=st.booleans(),
     pod_label_prefix=st.sampled_from(["label_", "", "pod_", "annotation_", "g"]),
     sharing=st.sampled_from(get_args(Sharing)),
+    mig_readings=st.sampled_from(["auto", "gpu", "instances", "both"]),
 )
-LINES = {"info": 3, "claims": 4, "copies": 6}
-"""Lines of one field: two pods hold a GPU, two a MIG instance by ResourceClaims, and one a GPU."""
+LINES = {"info": 3, "claims": 4, "copies": 8}
+"""Lines of one field: two pods hold a GPU, two a MIG instance by ResourceClaims, and one a GPU.
+
+The used memory of the MIG instance and of the last GPU has a line for the device too."""
+UNKNOWN = 3
+"""Lines of holders whose own memory is unknown if there are no usage accounts."""
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="(?:[^"\\]|\\.)*"(?:,|$)')
 
 
@@ -54,6 +60,8 @@ def snapshot(
     pairs: tuple[tuple[str, str], ...],
     facts: dict[str, str],
     annotations: tuple[tuple[str, str], ...],
+    *,
+    has_usage: bool,
 ) -> Snapshot:
     known_facts = tuple(sorted(facts.items()))
     first = replace(gpu(0), facts=known_facts, model=names[1])
@@ -75,10 +83,25 @@ def snapshot(
     node.say(dra_names({f"x{names[1]}": devices[1].uuid}), "pods", "pods")
     node.say(claims(*kubelet_claims), "kubelet", "podresources")
     node.reads(*(found for found in every_field(devices) if found.field in FIELDS))
-    return node.snapshot()
+    found = node.snapshot()
+    return (
+        with_usage(found, *map(_account, found.layout.attributions.values()))
+        if has_usage
+        else found
+    )
 
 
-SNAPSHOTS = st.builds(snapshot, st.tuples(TEXTS, TEXTS, TEXTS), PAIRS, FACTS, PAIRS)
+def _account(attribution: Attribution) -> DeviceUsage:
+    subjects = [holder.subject for holder in attribution.holders]
+    containers = [
+        used(one.pod, container=one.container, uid=one.uid, memory=0, recent=0) for one in subjects
+    ]
+    return account(attribution.device, *containers)
+
+
+SNAPSHOTS = st.builds(
+    snapshot, st.tuples(TEXTS, TEXTS, TEXTS), PAIRS, FACTS, PAIRS, has_usage=st.booleans()
+)
 
 
 @given(SNAPSHOTS, ROWS, OPTIONS)
@@ -98,5 +121,7 @@ def test_every_line_is_a_sample_without_duplicate_labels(
             found = LABEL.findall(inside)
             assert LABEL.sub("", inside) == ""
             assert len(set(found)) == len(found) > 0
-    used = [labels for name, labels in series[0] if name in {"DCGM_FI_DEV_FB_USED", "dcgm_fb_used"}]
-    assert len(used) == (LINES[options.sharing] if options.containers else 3)
+    names = {"DCGM_FI_DEV_FB_USED", "dcgm_fb_used"}
+    memory = [labels for name, labels in series[0] if name in names]
+    unknown = UNKNOWN if options.sharing == "copies" and shown.usage is None else 0
+    assert len(memory) == (LINES[options.sharing] - unknown if options.containers else 3)

@@ -22,19 +22,20 @@ from tests.support.nodes import (
 )
 
 LABELS = (*CLAIM_LABELS, *CLAIMED_MIG_LABELS)
-USED = "DCGM_FI_DEV_FB_USED"
 
 
 def claim_labels(labels: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in labels.items() if name.startswith("dra_")}
 
 
-def shown(snapshot: Snapshot, sharing: Sharing = "claims") -> list[tuple[str, str, dict[str, str]]]:
-    """Return the device, the pod and the labels of the claim, of each series of one field."""
+def shown(
+    snapshot: Snapshot, sharing: Sharing = "claims", metric: str = "DCGM_FI_DEV_FB_USED"
+) -> list[tuple[str, str, dict[str, str]]]:
+    """Return the device, the pod and the labels of the claim, of each series of one metric."""
     page = rendered(snapshot, sharing=sharing, inline=("resource_claims",))
     return [
         (labels["gpu"] + labels.get("GPU_I_ID", ""), labels["pod"], claim_labels(labels))
-        for labels, _ in of(parsed(page), USED)
+        for labels, _ in of(parsed(page), metric)
     ]
 
 
@@ -135,14 +136,15 @@ def test_copies_say_what_each_pod_was_allocated(held: dict[str, tuple[int, str]]
         "kubelet",
         "podresources",
     )
-    node.reads(*(reading(gpu(at), "memory_used_bytes", 0) for at in range(3)))
+    node.reads(*(reading(gpu(at), "power_watts", 0) for at in range(3)))
     snapshot = node.snapshot()
     expected = [
         (str(at), holder.subject.pod, held[holder.subject.pod][1])
         for at in range(3)
         for holder in snapshot.layout.attributions[uuid_of(at)].holders
     ]
-    copies = [(gpu_, pod, labels) for gpu_, pod, labels in shown(snapshot, "copies") if pod]
+    found = shown(snapshot, "copies", "DCGM_FI_DEV_POWER_USAGE")
+    copies = [(gpu_, pod, labels) for gpu_, pod, labels in found if pod]
     assert [(gpu_, pod, labels.get("dra_claim_name", "")) for gpu_, pod, labels in copies] == (
         expected
     )

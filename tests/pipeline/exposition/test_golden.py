@@ -47,7 +47,8 @@ CASES: dict[str, tuple[tuple[str, ...], dict[str, Any], FieldPlan | None]] = {
     "dcgm-1x": (FORM_SCENES, {"labels": "dcgm-1x"}, None),
     "dcgm-1x-listed": (("plain-gpus", "replicas"), {"labels": "dcgm-1x"}, COUNTERS_FILE),
     "without-containers": (("plain-gpus", "mig-instances", "usage"), {"containers": False}, None),
-    "copies": (("plain-gpus", "replicas"), {"sharing": "copies"}, None),
+    "copies": (("plain-gpus", "replicas", "shared-gpus"), {"sharing": "copies"}, None),
+    "mig-copies": (("mig-instances", "shared-gpus"), {"mig_readings": "instances"}, None),
     "copies-dcgm-old": (("replicas",), {"sharing": "copies", "labels": "dcgm-old"}, None),
     "claims": (
         ("resource-claims",),

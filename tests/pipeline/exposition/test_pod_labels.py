@@ -147,9 +147,9 @@ def test_inline_labels_are_added_for_every_kind_of_held_device(
     info = PodInfo("u-1", "ml", "train-0", labels=(("team", "a"),))
     node.say(PodsReplaced((Pod(info, at(-60)),), 300 * NS), "pods", "pods")
     node.say(claims(kubelet_claim("train-0", f"{device.uuid}{suffix}")), "kubelet", "podresources")
-    node.reads(reading(device, "memory_used_bytes", 1 << 20))
+    node.reads(reading(device, "memory_total_bytes", 1 << 20))
     page = parsed(rendered(node.snapshot(), inline=("pod_uid", "labels"), sharing=sharing))
-    ((labels, _),) = of(page, "DCGM_FI_DEV_FB_USED")
+    ((labels, _),) = of(page, "DCGM_FI_DEV_FB_TOTAL")
     assert (labels["pod"], labels["pod_uid"], labels["label_team"]) == ("train-0", "u-1", "a")
 
 

@@ -1,4 +1,7 @@
-"""A device with several holders: one series, or a copy for each holder (`sharing: copies`)."""
+"""A device with several holders: one series, or a copy for each holder (`sharing: copies`).
+
+`test_process_shares.py` is about the fields of which each holder has a value of its own.
+"""
 
 import pytest
 
@@ -8,13 +11,14 @@ from tests.pipeline.exposition.pages import of, parsed, plain_gpus, rendered
 from tests.support.nodes import Node, claim, claims, gpu, kubelet_claim, mig, reading, uuid_of
 
 A = uuid_of(0)
+ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 
 
 def node(*held: Claim) -> Node:
     bench_node = Node()
     bench_node.has(gpu(0), gpu(1))
     bench_node.say(claims(*held), "kubelet", "podresources")
-    bench_node.reads(*(reading(gpu(at), "gpu_utilization_percent", 10 * at + 5) for at in range(2)))
+    bench_node.reads(*(reading(gpu(at), "power_watts", 10 * at + 5) for at in range(2)))
     return bench_node
 
 
@@ -23,7 +27,7 @@ def copies(bench_node: Node) -> list[tuple[str, str, str | None, float]]:
     series = parsed(rendered(bench_node.snapshot(), sharing="copies"))
     return [
         (labels["pod"], labels["container"], labels.get("vgpu"), value)
-        for labels, value in of(series, "DCGM_FI_DEV_GPU_UTIL")
+        for labels, value in of(series, "DCGM_FI_DEV_POWER_USAGE")
         if labels["gpu"] == "0"
     ]
 
@@ -56,7 +60,7 @@ def test_replicas_of_a_mig_instance_have_a_number() -> None:
     instance = mig(gpu(0), 1)
     bench_node.has(gpu(0), instance)
     bench_node.say(claims(kubelet_claim("a", f"{instance.uuid}::4")), "kubelet", "podresources")
-    bench_node.reads(reading(instance, "gpu_utilization_percent", 5))
+    bench_node.reads(reading(instance, "power_watts", 5))
     assert copies(bench_node) == [("a", "main", "4", 5)]
 
 
@@ -79,28 +83,31 @@ def test_each_container_of_one_pod_has_a_copy() -> None:
 def test_without_container_labels_there_are_no_copies() -> None:
     bench_node = node(shared("a", 3), shared("b", 0))
     page = rendered(bench_node.snapshot(), sharing="copies", containers=False)
-    assert len(of(parsed(page), "DCGM_FI_DEV_GPU_UTIL")) == 2
+    assert len(of(parsed(page), "DCGM_FI_DEV_POWER_USAGE")) == 2
 
 
 @pytest.mark.parametrize("form", ["dcgm", "dcgm-old"])
 def test_a_sum_counts_a_shared_device_once_per_copy(
     form: LabelForm,
 ) -> None:
-    for sharing, total in (("info", 20 + 40 + 60), ("copies", 20 + 40 + 40 + 60)):
+    for sharing, total in (
+        ("info", 120.125 + 120.25 + 120.375),
+        ("copies", 120.125 + 2 * 120.25 + 120.375),
+    ):
         series = parsed(rendered(plain_gpus(), sharing=sharing, labels=form))
-        assert sum(value for _, value in of(series, "DCGM_FI_DEV_GPU_UTIL")) == total
+        assert sum(value for _, value in of(series, "DCGM_FI_DEV_POWER_USAGE")) == total
 
 
 def test_each_copy_has_its_own_pod_labels_and_replica_number() -> None:
     """One reading results in several lines, and each line has the right value."""
     bench_node = node(shared("a", 1), shared("b", 2))
     bench_node.reads(
-        *(reading(gpu(at), "memory_used_bytes", (at + 1) << 20) for at in range(2)),
+        *(reading(gpu(at), "energy_millijoules", at + 1) for at in range(2)),
         reading(gpu(0), "xid_last", 79),
     )
     series = parsed(rendered(bench_node.snapshot(), sharing="copies", inline=("pod_uid",)))
-    used = [(labels["gpu"], labels["pod"], v) for labels, v in of(series, "DCGM_FI_DEV_FB_USED")]
-    assert used == [("0", "a", 1), ("0", "b", 1), ("1", "", 2)]
+    energy = [(labels["gpu"], labels["pod"], v) for labels, v in of(series, ENERGY)]
+    assert energy == [("0", "a", 1), ("0", "b", 1), ("1", "", 2)]
     last = of(series, "DCGM_FI_DEV_XID_ERRORS")
     assert [(labels["vgpu"], labels["err_code"], v) for labels, v in last] == [
         ("1", "79", 79),
