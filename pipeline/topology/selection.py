@@ -144,4 +144,4 @@ def _least_left(topology: Topology, mask: int, among: int) -> str:
         if group & mask and group & (group - 1) and group != topology.mask:
             remaining, size = (group & among & ~mask).bit_count(), group.bit_count()
             return f"taken from its {kind} of {size} GPUs, where {remaining} can still be chosen"
-    return "it belongs to no group that is smaller than the node"
+    return "a GPU that is in no group smaller than the node"

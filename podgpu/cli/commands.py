@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from config.errors import ConfigError
 from pipeline.base.errors import ComponentError, PermanentError
@@ -86,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
             "/etc/podgpu/config.yaml, else a built-in one: this machine's GPUs on :9400",
         )
         add_allowed(parser_of_config)
-    record.add_argument("-o", "--output", metavar="FILE", type=Path, required=True)
+    add_file(record, "-o", "--output", help_text="the recording, a new file", required=True)
     record.add_argument(
         "--for",
         dest="duration",
@@ -107,7 +106,9 @@ def _parser() -> argparse.ArgumentParser:
         "list all fields that podgpu can read, or what it answers for names of DCGM",
     )
     fields.add_argument("names", nargs="*", metavar="NAME", help="only fields with this name")
-    fields.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+    fields.add_argument(
+        "--format", choices=("table", "markdown", "json"), default="table", help="default: table"
+    )
     options.add_topology(commands)
     options.add_top(commands)
     options.add_usage(commands)

@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -112,6 +113,7 @@ def serve(
 def record(arguments: argparse.Namespace) -> int:
     """`podgpu record`: write the events of all sources to a file, without sinks."""
     from pipeline.base.clock import SystemClock
+    from pipeline.model import ClockTicked, Envelope, SourceAdded, SourceLost
     from pipeline.recording import Header, RecordingError, RecordingWriter
     from pipeline.runtime import daemon
     from pipeline.runtime.runtime import Runtime, node_name
@@ -121,13 +123,18 @@ def record(arguments: argparse.Namespace) -> int:
     config = msgspec.structs.replace(config, sinks={}, http=Http())
     log = set_up(config.log.level, config.log.format)
     header = Header(VERSION, node_name(config), SystemClock().now())
+    reports: Counter[str] = Counter()
+
+    def count(envelope: Envelope) -> None:
+        if not isinstance(envelope.event, ClockTicked | SourceAdded | SourceLost):
+            reports[envelope.source] += 1
 
     async def main(writer: RecordingWriter) -> int:
         stop = asyncio.Event()
         if arguments.duration is not None:
             asyncio.get_running_loop().call_later(float(arguments.duration), stop.set)
         log.info("recording into %s; to stop, press Ctrl-C", arguments.output)
-        runtime = Runtime(config, taps=(writer.write,), allowed=allowed_of(arguments))
+        runtime = Runtime(config, taps=(writer.write, count), allowed=allowed_of(arguments))
         try:
             return await daemon.run(runtime, None, stop=stop)
         finally:
@@ -137,6 +144,11 @@ def record(arguments: argparse.Namespace) -> int:
     try:
         with RecordingWriter(arguments.output, header, overwrite=arguments.force) as writer:
             status = asyncio.run(main(writer))
+        counts = ", ".join(f"{number} of {name}" for name, number in reports.items())
+        if counts:
+            log.info("recorded into %s; events: %s", arguments.output, counts)
+        else:
+            log.warning("%s is empty: no source has reported", arguments.output)
     except* RecordingError as found:
         for text in daemon.texts(found):
             log.error("%s", text)

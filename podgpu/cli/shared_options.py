@@ -77,9 +77,13 @@ def add_command(
         function: `module:name` of a function that gets the arguments and returns an exit status.
         contradiction: function that returns an error if arguments contradict each other; empty if
             they do not.
-        texts: `help` and other arguments of `add_parser`.
+        texts: `help` and other arguments of `add_parser`. Without `description`, the help of the
+            command begins with the text of `help`.
     """
-    parser = commands.add_parser(name, **texts)
+    summary = texts.get("help", "")
+    parser = commands.add_parser(
+        name, **{"description": f"{summary[:1].upper()}{summary[1:]}."} | texts
+    )
 
     def run(arguments: argparse.Namespace) -> int:
         if error := contradiction(arguments):
@@ -91,9 +95,13 @@ def add_command(
     return parser
 
 
-def add_file(group: Any, *names: str, help_text: str, default: Any = None) -> None:
+def add_file(
+    group: Any, *names: str, help_text: str, default: Any = None, required: bool = False
+) -> None:
     """Add an option whose value is a path, to a parser or a group of one."""
-    group.add_argument(*names, metavar="FILE", type=Path, default=default, help=help_text)
+    group.add_argument(
+        *names, metavar="FILE", type=Path, default=default, help=help_text, required=required
+    )
 
 
 def add_allowed(parser: argparse.ArgumentParser) -> None:

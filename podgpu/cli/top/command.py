@@ -85,7 +85,9 @@ def fetch_status(url: str, access: Access = NO_ACCESS_OPTIONS) -> StatusDocument
     try:
         body = daemon_client.get(url, PATH, {}, access)
     except daemon_client.NotListeningError as error:
-        raise TransientError(f"{error}; check that podgpu runs there") from error
+        raise TransientError(
+            f"{error}; check that podgpu runs there, or give its address as --url"
+        ) from error
     try:
         version = msgspec.json.decode(body, type=_Versioned).version
         if version > VERSION:

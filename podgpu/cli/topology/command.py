@@ -138,7 +138,8 @@ def _from_recording(path: Path) -> Snapshot:
         raise PermanentError(f"{path}: {error.strerror}") from error
     snapshot = join.snapshot(last) if last is not None else None
     if snapshot is None or snapshot.topology is None:
-        raise TransientError(f"{path} contains no topology: make a new recording")
+        fix = "make a new recording, while a source of kind nvml works"
+        raise TransientError(f"{path} contains no topology: {fix}")
     return snapshot
 
 

@@ -320,7 +320,7 @@ def test_two_gpus_on_one_board_score_higher_than_two_behind_a_switch() -> None:
             four_h100,
             0x0F,
             1,
-            "it belongs to no group that is smaller than the node; leaves GPU 1-3",
+            "a GPU that is in no group smaller than the node; leaves GPU 1-3",
         ),
         (pcie, 0x11, 2, "the only choice; pairs: 1 SYS"),
     ],

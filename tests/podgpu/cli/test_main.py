@@ -160,6 +160,27 @@ sinks:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("{kind: replay, path: 'builtin:demo', speed: 100}", r"recorded into .*; events: .*\d+ of"),
+        ("{kind: podlist, path: /nonexistent}", "r.gz is empty: no source has reported"),
+    ],
+)
+def test_the_end_of_a_recording_says_what_it_contains(
+    tmp_path: Path, source: str, message: str
+) -> None:
+    config, out = tmp_path / "c.yaml", tmp_path / "r.gz"
+    config.write_text(f"sources:\n  it: {source}\n{VALID[VALID.index('sinks') :]}")
+    running = Process(
+        "record", "-c", str(config), "-o", str(out), "--for", "500ms", env={}, cwd=tmp_path
+    )
+    _, errors = running.process.communicate(timeout=15)
+    assert running.process.returncode == 0
+    assert re.search(message, errors.decode())
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_process_with_status_0_after_all_data_is_written(
     tmp_path: Path, node: dict[str, str], signum: int

@@ -84,7 +84,7 @@ def test_a_daemon_that_does_not_run_is_an_error(capsys: pytest.CaptureFixture[st
     assert (code, out) == (1, "")
     assert err == (
         "podgpu: no server responds at http://127.0.0.1:1: Connection refused; "
-        "check that podgpu runs there\n"
+        "check that podgpu runs there, or give its address as --url\n"
     )
 
 
