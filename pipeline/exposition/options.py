@@ -42,7 +42,8 @@ class PageOptions(msgspec.Struct, frozen=True, kw_only=True):
         Sharing,
         Doc(
             "Readings of a device with several holders: info shows each once without a container, "
-            "copies shows one for each holder and replica (label vgpu), claims does so only for "
+            "copies shows one for each holder and replica (label vgpu), and utilisation and used "
+            "memory of each holder's own processes; claims shows one for each holder only of "
             "devices that a ResourceClaim was allocated."
         ),
     ] = "info"

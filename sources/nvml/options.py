@@ -47,6 +47,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     processes: Annotated[
         bool, Doc("Whether to list the processes on each device and the memory they use.")
     ] = True
+    process_readings: Annotated[
+        bool,
+        Doc(
+            "Whether these lists are readings: the number of processes on each device, and the "
+            "memory of each process. Usage samples need processes only."
+        ),
+    ] = True
     usage: Annotated[
         bool,
         Doc(

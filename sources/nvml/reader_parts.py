@@ -69,6 +69,7 @@ class ReadingRequest:
         clock_events: the counter of clock events.
         choice: which devices are read.
         pcie_totals: the bytes over PCIe so far, by uuid and rate; readers add to them.
+        labels: names of the requested fields of type `label`.
     """
 
     fields: frozenset[str]
@@ -79,6 +80,7 @@ class ReadingRequest:
     clock_events: ClockEvents = field(default_factory=lambda: ClockEvents(0))
     choice: DeviceFilter = EVERYTHING
     pcie_totals: dict[str, dict[str, float]] = field(default_factory=dict)
+    labels: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -93,7 +95,7 @@ class ReadingRequest:
         window_ns = round(options.statistics_window * NS)
         return cls(
             frozenset(spec.name for spec in plan.fields),
-            options.processes,
+            options.processes and options.process_readings,
             interval_ns * VALIDITY_INTERVALS,
             round(options.slow_interval * NS) * VALIDITY_INTERVALS,
             # Rounded up: a scrape interval that is no multiple may contain one interval more.
@@ -101,6 +103,7 @@ class ReadingRequest:
             clock_events,
             DeviceFilter.parse(options.devices),
             pcie_totals,
+            frozenset(label.field for label in plan.labels),
         )
 
 

@@ -33,6 +33,7 @@ _NEED_PODS_SOURCE: Final = (
     "kubernetes-enable-pod-labels",
     "kubernetes-enable-pod-uid",
     "kubernetes-enable-dra",
+    "kubernetes-virtual-gpus",
 )
 _INLINE: Final = {
     "pod_uid": "kubernetes-enable-pod-uid",
@@ -153,7 +154,10 @@ class ConfigBuilder:
             self._put_duration(f"sources.gpus.{key}", "collect-interval")
         self._put("sources.gpus.devices", "devices")
         # dcgm-exporter has no readings per process, and each would be an additional series.
-        self._draft.put("sources.gpus.processes", False)
+        if self._virtual_gpus:
+            self._put("sources.gpus.process_readings", "kubernetes-virtual-gpus", False)
+        else:
+            self._draft.put("sources.gpus.processes", False)
         for name, place in _WINDOWS.items():
             self._put_duration(place, name)
 
@@ -164,6 +168,11 @@ class ConfigBuilder:
         except ValueError:
             text = f"{number} is too long"
             raise self._settings.refused(name, text, "write milliseconds") from None
+
+    @property
+    def _virtual_gpus(self) -> bool:
+        switch = self._settings.switch
+        return switch("kubernetes") and switch("kubernetes-virtual-gpus")
 
     def _engine(self) -> None:
         name = "remote-hostengine-info"
@@ -190,8 +199,9 @@ class ConfigBuilder:
             draft.add_component("sources.pods", "pods", ", ".join(map(settings.origin, reasons)))
             self._put("sources.pods.resource_slices", "kubernetes-enable-dra")
             self._put("sources.pods.resource_claims", "kubernetes-enable-dra")
-        else:
-            # No other source reports new or deleted pods; dcgm-exporter queries at each scrape.
+        if {*reasons} <= {"kubernetes-virtual-gpus"}:
+            # Perhaps no other source reports new or deleted pods: with dcgm-exporter's role, podgpu
+            # may not be allowed to read pods. dcgm-exporter queries the kubelet at each scrape.
             self._put("sources.kubelet.interval", "kubernetes", _KUBELET_INTERVAL)
         if settings.switch("kubernetes-enable-pod-labels"):
             if settings.list("kubernetes-pod-label-allowlist-regex"):
@@ -216,6 +226,7 @@ class ConfigBuilder:
         if settings.switch("replace-blanks-in-model-name"):
             self._put("sinks.metrics.replace_model_blanks", "replace-blanks-in-model-name")
         self._put("sinks.metrics.containers", "kubernetes")
+        self._mig_readings()
         if not settings.switch("kubernetes"):
             return
         inline = {word: name for word, name in _INLINE.items() if settings.switch(name)}
@@ -229,6 +240,16 @@ class ConfigBuilder:
         elif settings.switch("kubernetes-enable-dra"):
             # dcgm-exporter shows a copy for each container with a ResourceClaim on the device.
             self._put("sinks.metrics.sharing", "kubernetes-enable-dra", "claims")
+
+    def _mig_readings(self) -> None:
+        """Repeat readings of a GPU for its MIG instances, if instances are selected too."""
+        selected = {part[:1] for part in self._settings.text("devices").split("+")}
+        if selected == {"f"}:
+            self._put("sinks.metrics.mig_readings", "devices", "instances")
+        elif selected == {"g", "i"}:
+            self._put("sinks.metrics.mig_readings", "devices", "both")
+        else:
+            self._put("sinks.metrics.mig_readings", "devices", "gpu")
 
     def _counters(self) -> None:
         configmap = self._settings.text("configmap-data")

@@ -151,7 +151,8 @@ OPTIONS: Final = (
     Option(
         "devices",
         "f",
-        "f, or g and i with or without indices; g+i selects all devices.",
+        "f, or g and i with or without indices; g+i selects all devices. With f and g+i, readings "
+        "of the whole GPU are repeated for each of its MIG instances.",
         "sources.gpus.devices",
         "d",
     ),
@@ -223,8 +224,10 @@ OPTIONS: Final = (
     Option(
         "kubernetes-virtual-gpus",
         False,
-        "With -k; exports a copy of each reading for each holder, so that sums count it several "
-        "times. Without it, `podgpu_device_holder_info` lists all holders of a shared GPU.",
+        "With -k; utilisation and used memory of each pod, from its own processes (needs "
+        "hostPID: true, and rights to list pods), and a copy of all other readings for each "
+        "holder. Without it, a shared GPU counts once: `podgpu_device_holder_info` lists its "
+        "holders.",
         "sinks.metrics.sharing",
     ),
     Option(

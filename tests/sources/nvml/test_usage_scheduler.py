@@ -193,6 +193,19 @@ async def test_no_samples_are_taken_if_usage_or_processes_is_off(
 
 
 @pytest.mark.slow
+async def test_samples_have_processes_also_if_these_are_no_readings(fake_nvml: FakeNvml) -> None:
+    ctx = FakeSourceContext()
+    fake_nvml.set(h100s(1, processes=[Proc(HERE, GIB)]))
+    async with running(ctx, usage_options(interval=0.1, process_readings=False)):
+        await next_usage_samples(ctx)
+        await until(lambda: len(rounds(ctx)) > 2)
+    (process,) = uses(ctx, GPU[0])[-1].processes
+    assert (process.pid, process.memory_bytes) == (HERE, GIB)
+    assert not any(sampled.processes for sampled in rounds(ctx))
+    assert not any(one.field == "processes" for sampled in rounds(ctx) for one in sampled.readings)
+
+
+@pytest.mark.slow
 async def test_a_sample_makes_exactly_these_calls(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(h100s(2, processes=[Proc(pid) for pid in range(1, 60)]))
