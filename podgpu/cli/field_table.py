@@ -2,17 +2,22 @@
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import orjson
 
 from pipeline.base import safe_text
 from pipeline.fields import CATALOGUE, LABELS, Field, called
 from pipeline.fields.name_answers import NameAnswers
-from podgpu.cli.terminal_text import Column, laid_out
+from podgpu.cli.terminal_text import Column, laid_out, terminal_width
 
 _CODE = frozenset({"name", "metric", "1.x metric", "further names", "OpenTelemetry", "call"})
 _SEPARATOR = ", "
+_KEPT = ("name", "metric", "meaning", "unit", "type", "MIG", "group")
+"""Columns that a narrow terminal still shows, the most important first."""
+
+_LEAST = 25
+"""Minimum width to which names and sentences are cut: three columns fit in 80 characters."""
 
 
 def fields(arguments: argparse.Namespace) -> int:
@@ -30,13 +35,27 @@ def fields(arguments: argparse.Namespace) -> int:
     elif arguments.format == "markdown":
         print("\n".join(markdown(shown)))
     elif rows:
-        columns = [Column(name, name=True) for name in rows[0]]
-        print("\n".join(laid_out(columns, [list(row.values()) for row in rows], 0)))
+        print("\n".join(table(rows, terminal_width())))
     answers = NameAnswers()
     unknown = [name for name in names if not list(called(name))]
     for name in unknown:
         print(f"{safe_text.line(name, 80)} {answers.about(name)}", file=sys.stderr)
     return 1 if unknown else 0
+
+
+def table(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
+    """Return the lines of the table of fields.
+
+    Args:
+        rows: the cells of each field by the title of their column.
+        width: width of the terminal; 0 if there is none, so that nothing is cut or omitted.
+    """
+    columns = [
+        Column(title, name=True, rank=at, least=_LEAST)
+        for title in rows[0]
+        for at in [_KEPT.index(title) if title in _KEPT else len(_KEPT)]
+    ]
+    return laid_out(columns, [list(row.values()) for row in rows], width)
 
 
 def markdown(fields: Iterable[Field] = (*CATALOGUE, *LABELS)) -> Iterable[str]:

@@ -8,6 +8,7 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shutil import get_terminal_size
 from typing import Final, TextIO
 
 from pipeline.base.safe_text import line
@@ -224,6 +225,11 @@ def out() -> TextIO | None:
 def is_terminal(stream: TextIO | None) -> bool:
     """Return whether a stream is connected to a terminal."""
     return stream is not None and stream.isatty()
+
+
+def terminal_width() -> int:
+    """Return the terminal's width; 0 if stdout is no terminal, so that nothing is cut."""
+    return get_terminal_size((80, 0)).columns if is_terminal(out()) else 0
 
 
 def _discard(stream: TextIO) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
-from shutil import get_terminal_size
 from typing import Any, Final, cast
 
 from config.errors import ConfigError, Problem
@@ -31,7 +30,7 @@ from pipeline.ledger.reports import GroupBy, Prices, build_report
 from pipeline.model.ledger_usage import UsageWindow
 from podgpu.cli.arguments import MOST_HOLDINGS
 from podgpu.cli.doctor.config_selection import configured
-from podgpu.cli.terminal_text import EXIT_UNWRITTEN, complain, is_terminal, out, put
+from podgpu.cli.terminal_text import EXIT_UNWRITTEN, complain, put, terminal_width
 from podgpu.cli.usage.report_csv_json import (
     holdings_csv,
     holdings_document,
@@ -126,7 +125,7 @@ def _report_text(window: UsageWindow, by: GroupBy, arguments: argparse.Namespace
         return json_text(report_document(found))
     if arguments.format == "csv":
         return report_csv(found)
-    return "\n".join(report_lines(found, _width()))
+    return "\n".join(report_lines(found, terminal_width()))
 
 
 def _holdings_text(window: UsageWindow, rows: list[HoldingRecord], limit: int, form: str) -> str:
@@ -137,12 +136,7 @@ def _holdings_text(window: UsageWindow, rows: list[HoldingRecord], limit: int, f
         return json_text(holdings_document(window, rows))
     if form == "csv":
         return holdings_csv(rows)
-    return "\n".join(holding_lines(window, rows, _width()))
-
-
-def _width() -> int:
-    """Return the terminal's width; 0 if stdout is no terminal, so that nothing is cut."""
-    return get_terminal_size((80, 0)).columns if is_terminal(out()) else 0
+    return "\n".join(holding_lines(window, rows, terminal_width()))
 
 
 KIND: Final = "ledger"

@@ -15,6 +15,7 @@ import pytest
 from pipeline.component.registry import KINDS
 from pipeline.fields import CATALOGUE
 from podgpu.cli import main
+from podgpu.cli.field_table import table
 from tests.e2e.processes import catches
 from tests.fakes.nvml import FakeNvml, h100s
 
@@ -108,6 +109,26 @@ def test_fields_lists_every_field(form: str, capsys: pytest.CaptureFixture[str])
     for field in CATALOGUE:
         for word in (field.name, field.metric, field.call, field.tier.value):
             assert word in out
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (80, "name metric meaning"),
+        (120, "name type unit metric MIG meaning"),
+        (0, "call tier since"),
+    ],
+)
+def test_the_table_of_fields_fits_the_terminal(width: int, columns: str) -> None:
+    rows = [
+        {title: f"{title} " * 9 for title in ("name", "group", "metric", "call")}
+        | {"tier": "fast", "since": "1", "type": "gauge", "unit": "MHz", "MIG": "yes"}
+        | {"meaning": "a long sentence " * 9}
+    ]
+    lines = table(rows, width)
+    assert not width or max(map(len, lines)) <= width
+    assert set(columns.split()) <= set(lines[0].split())
+    assert width == 0 or "call" not in lines[0]
 
 
 class Process:
