@@ -51,6 +51,7 @@ RIGHTS: list[tuple[Values, list[Object]]] = [
     ({"dcgmExporter": True, "kubernetes": {"enablePodUID": True}}, [PODS_RULE]),
     ({"arguments": ["--kubernetes-enable-pod-labels"]}, [PODS_RULE]),
     ({"arguments": ["--kubernetes-enable-pod-labels=false"]}, []),
+    ({"arguments": ["-k", "--kubernetes-virtual-gpus"]}, [PODS_RULE]),
     ({"arguments": ["-kubernetes-enable-dra=true"]}, [PODS_RULE, CLAIMS_RULE, SLICES_RULE]),
     (
         {"arguments": ["-c", "1000"], "kubernetesDRA": {"enabled": True}},

@@ -117,11 +117,12 @@
 {{- define "podgpu.dcgmneeds" -}}
 {{- $root := index . 0 -}}
 {{- $needs := index . 1 -}}
-{{- $found := dict "labels" $root.Values.kubernetes.enablePodLabels "uid" $root.Values.kubernetes.enablePodUID "dra" $root.Values.kubernetesDRA.enabled "map" "" "socket" "" -}}
+{{- $found := dict "labels" $root.Values.kubernetes.enablePodLabels "uid" $root.Values.kubernetes.enablePodUID "dra" $root.Values.kubernetesDRA.enabled "virtual" "" "map" "" "socket" "" -}}
 {{- $words := dict
       "kubernetes-enable-pod-labels" "labels" "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS" "labels"
       "kubernetes-enable-pod-uid" "uid" "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID" "uid"
       "kubernetes-enable-dra" "dra" "KUBERNETES_ENABLE_DRA" "dra"
+      "kubernetes-virtual-gpus" "virtual" "KUBERNETES_VIRTUAL_GPUS" "virtual"
       "m" "map" "configmap-data" "map" "DCGM_EXPORTER_CONFIGMAP_DATA" "map"
       "pod-resources-kubelet-socket" "socket" "DCGM_POD_RESOURCES_KUBELET_SOCKET" "socket" -}}
 {{- range $root.Values.extraEnv -}}
@@ -144,7 +145,7 @@
 {{- end -}}
 {{- end -}}
 {{- $on := list -}}
-{{- range list "labels" "uid" "dra" -}}
+{{- range list "labels" "uid" "dra" "virtual" -}}
 {{- if has (get $found . | toString | lower) (list "true" "1" "t") -}}{{- $on = append $on . -}}{{- end -}}
 {{- end -}}
 {{- if $on -}}{{- include "podgpu.right" (list $needs "" "pods" (list "list" "watch")) -}}{{- end -}}
