@@ -120,7 +120,8 @@ def _field(row: CsvRow, answers: NameAnswers, *, guess: bool) -> Field | str:
     found = list(called(row.name))
     if not found:
         return answers.about(row.name, guess=guess)
-    texts = all(field.type == "label" for field in found)
+    kinds = {field.type == "label" for field in found}
+    texts = kinds == {True}
     if row.type not in _TYPES:
         other = "label" if texts else found[0].type
         if row.type in _UNSUPPORTED_TYPES:
@@ -128,7 +129,7 @@ def _field(row: CsvRow, answers: NameAnswers, *, guess: bool) -> Field | str:
         return f"has the unknown type {shown(row.type)}; write {other}"
     if texts and row.type != "label":
         return f"is a text and can't be a {row.type}; write label"
-    if not texts and row.type == "label":
+    if row.type == "label" and True not in kinds:
         return f"is a number and can't be a label; write {found[0].type}"
     # If two fields share the name, the type of the row decides.
     return next((field for field in found if field.type == row.type), found[0])

@@ -79,6 +79,14 @@ DEVICES: tuple[Field, ...] = (
         "nvml_index", "number", "Number of the GPU in NVML.", "nvmlDeviceGetIndex", "DEV_NVML_INDEX"
     ),
     _device(
+        "minor_number",
+        "number",
+        "Number of the device file, such as 0 for /dev/nvidia0.",
+        "nvmlDeviceGetMinorNumber",
+        "DEV_MINOR_NUMBER",
+        "DEV_GPU_MINOR_NUMBER",
+    ),
+    _device(
         "pci_combined_id",
         "number",
         "PCI device id in the upper 16 bits, and PCI vendor id in the lower ones.",

@@ -1,6 +1,15 @@
 """Fields of the type `label`: constant texts in `Device.facts`, without series."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from pipeline.fields.board_fields import BOARDS
+from pipeline.fields.device_fields import DEVICES
 from pipeline.fields.field import Field, Tier
+from pipeline.fields.link_fields import LINKS
+
+_SUFFIX: Final = "_label"
 
 
 def _text(name: str, call: str, about: str, dcgm: str = "", *renamed: str) -> Field:
@@ -35,6 +44,25 @@ def _inforom(number: int, name: str, about: str) -> Field:
         f"DEV_{unit}_INFOROM_VER",
         f"DEV_INFOROM_{unit}_VERSION",
     )
+
+
+def _numbers() -> Iterator[Field]:
+    """Yield a label for each constant number of the group `details`: DCGM has it as either."""
+    for field in (*BOARDS, *LINKS, *DEVICES):
+        if field.group == "details" and field.tier is Tier.ONCE:
+            yield replace(
+                field,
+                name=f"{field.name}{_SUFFIX}",
+                unit="text",
+                type="label",
+                group="labels",
+                dcgm_base="",
+            )
+
+
+def number_of(label: str) -> str:
+    """Return the field whose number a label field has; an empty text for a text."""
+    return label.removesuffix(_SUFFIX) if label.endswith(_SUFFIX) else ""
 
 
 LABELS: tuple[Field, ...] = (
@@ -76,4 +104,12 @@ LABELS: tuple[Field, ...] = (
         "DeviceGetGspFirmwareVersion",
         "Version of the GPU system processor's firmware.",
     ),
+    _text(
+        "process_name",
+        "SystemGetProcessName",
+        "Name of podgpu's process; in DCGM, of the process that runs DCGM.",
+        "PROCESS_NAME",
+        "SYSTEM_PROCESS_NAME",
+    ),
+    *_numbers(),
 )

@@ -45,14 +45,8 @@ _RECOVERIES: Final = (
 _REASONS: Final[tuple[tuple[str, str, str], ...]] = (
     # What is no number.
     ("(SYSTEM_FIELD_)?UNKNOWN", "it is DCGM's mark for no field", "remove it"),
-    (
-        "(SYSTEM_)?PROCESS_NAME",
-        "it is the name of DCGM's own process",
-        "podgpu_process_memory_used_bytes has one series for each process on a GPU",
-    ),
     ("DEV_(GPU_)?UUID", _TEXT, "every series has it as label UUID"),
     ("DEV_PCI_BUS_?ID", _TEXT, "every series has it as label pci_bus_id"),
-    ("DEV_(GPU_)?MINOR_NUMBER", "it is a constant", "every series has it in the label device"),
     (
         "DEV_CUDA_VISIBLE_DEVICES_STR|CUDA_GPU_VISIBLE_DEVICES",
         _TEXT,

@@ -1,12 +1,15 @@
 """The inventory: which GPUs the driver enumerates, and their MIG instances."""
 
+import contextlib
 import ctypes
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
+from pipeline.fields.label_fields import number_of
 from pipeline.model import Device, Instant
-from sources.nvml import codes
+from sources.nvml import codes, read_plan
 from sources.nvml.library import Handle, Library, address
 from sources.nvml.open_gpu import OpenGpu
 from sources.nvml.reader_parts import ReadingRequest, ReadTarget
@@ -33,6 +36,7 @@ _TEXTS: Final = (
     ("inforom_image_version", "nvmlDeviceGetInforomImageVersion"),
     ("gsp_firmware_version", "nvmlDeviceGetGspFirmwareVersion"),
 )
+_PROCESS_NAME: Final = "process_name"
 _INFOROM: Final = ("inforom_oem_version", "inforom_ecc_version", "inforom_power_version")
 
 # By nvmlBrandType_t; the texts are DCGM's.
@@ -188,11 +192,14 @@ class Inventory:
 
     def _open(self) -> Facts:
         self._nvml.open()
-        names = {
-            "driver_version": "nvmlSystemGetDriverVersion",
-            "nvml_version": "nvmlSystemGetNVMLVersion",
-        }
-        return _facts((name, self._nvml.text(call)) for name, call in names.items())
+        calls: list[tuple[str, str, tuple[object, ...]]] = [
+            ("driver_version", "nvmlSystemGetDriverVersion", ()),
+            ("nvml_version", "nvmlSystemGetNVMLVersion", ()),
+        ]
+        if _PROCESS_NAME in self._wanted.labels:
+            pid = ctypes.c_uint(os.getpid())
+            calls.append((_PROCESS_NAME, "nvmlSystemGetProcessName", (pid,)))
+        return _facts((name, self._nvml.text(call, *args)) for name, call, args in calls)
 
     def _read_count(self) -> int:
         code, count = self._nvml.number(_COUNT_SYMBOLS)
@@ -261,10 +268,10 @@ class Inventory:
         bus_id = _value_or(nvml.pci_bus_id(handle), "")
         model = _value_or(nvml.text("nvmlDeviceGetName", handle), "")
         driver = dict(self._driver).get("driver_version", "")
-        facts = tuple(sorted((*self._driver, *_facts(_board_texts(nvml, handle)))))
-        device = Device(uuid, index, minor, bus_id, model, driver, None, facts)
+        target = ReadTarget(nvml, handle, uuid, self._wanted, self._now)
+        facts = (*self._driver, *_facts(_board_texts(nvml, handle)), *_number_labels(target))
+        device = Device(uuid, index, minor, bus_id, model, driver, None, tuple(sorted(facts)))
         try:
-            target = ReadTarget(nvml, handle, uuid, self._wanted, self._now)
             return OpenGpu(target, device, partial(self._peers, uuid))
         except codes.DeviceLostError as lost:
             self.errors.append((uuid, lost.code))
@@ -292,6 +299,19 @@ def _facts(answers: Iterable[tuple[str, tuple[int, str]]]) -> Facts:
     """
     found = ((name, _value_or(answer, "").strip()) for name, answer in answers)
     return tuple((name, text) for name, text in found if text)
+
+
+def _number_labels(target: ReadTarget) -> Facts:
+    """Read the numbers of a board that a list requests as labels.
+
+    Raises:
+        DriverGoneError: the driver is gone.
+    """
+    numbers = {number_of(label): label for label in target.wanted.labels if number_of(label)}
+    with contextlib.suppress(codes.DeviceLostError):  # the next call reports it
+        found = read_plan.constants(target, frozenset(numbers)) if numbers else {}
+        return tuple((numbers[field], text) for field, text in found.items())
+    return ()
 
 
 def _board_texts(nvml: Library, handle: Handle) -> Iterator[tuple[str, tuple[int, str]]]:

@@ -22,6 +22,7 @@ from sources.nvml.reader_parts import (
     SLOW,
     GpuReadings,
     Reader,
+    ReadingRequest,
     ReadTarget,
     reader,
 )
@@ -99,6 +100,7 @@ _NUMBERS: Final = (
     _Number("node_gpus", "nvmlDeviceGetCount_v2", NONE32 - 1, system=True),
     _Number("cuda_driver_version", "nvmlSystemGetCudaDriverVersion_v2", 1_000_000, system=True),
     _Number("nvml_index", "nvmlDeviceGetIndex", NONE32 - 1),
+    _Number("minor_number", "nvmlDeviceGetMinorNumber", NONE32 - 1),
     _Number("persistence_mode", "nvmlDeviceGetPersistenceMode", 1),
     _Number("mig_max_slices", "nvmlDeviceGetMaxMigDeviceCount", 64),
     _Number("virtualization_mode", "nvmlDeviceGetVirtualizationMode", 15),
@@ -224,6 +226,23 @@ def for_gpu(target: ReadTarget, peers: Peers) -> Plan:
         if target.wants(field):
             plan.slow.append(of_peers(target, field, peers))
     return plan
+
+
+def constants(target: ReadTarget, fields: frozenset[str]) -> dict[str, str]:
+    """Read constants of a GPU once, as texts by field.
+
+    Args:
+        target: the GPU; what it requests is ignored.
+        fields: names of the fields; only those of the tier `once` are read.
+
+    Raises:
+        DeviceLostError: the device is gone.
+        DriverGoneError: the driver is gone.
+    """
+    plan = for_gpu(replace(target, wanted=ReadingRequest(fields & _ONCE)), lambda: ())
+    result = GpuReadings(target.uuid, target.now())
+    plan.run(plan.slow, result, result.at)
+    return {reading.field: str(reading.value) for reading in result}
 
 
 _SINGLE: Final[dict[str, Callable[[ReadTarget, str], Reader]]] = {

@@ -291,6 +291,8 @@ class Scenario:
     driver: str | None = profiles.DRIVER
     nvml: str | None = profiles.NVML
     cuda: int | None = profiles.CUDA
+    process_name: str | None = None
+    """The name of the calling process."""
     init_error: int = 0
     stale_mig_error: int = 6
     """The error for a handle of a destroyed MIG device: NOT_FOUND, or 2 for INVALID_ARGUMENT."""
@@ -318,7 +320,8 @@ class Scenario:
     def lines(self) -> Iterator[str]:
         if self.t0 is not None:
             yield f"t0 {self.t0!r}"
-        for key, text in (("driver", self.driver), ("nvml", self.nvml)):
+        texts = {"driver": self.driver, "nvml": self.nvml, "process_name": self.process_name}
+        for key, text in texts.items():
             if text is not None:
                 yield f"text {key} {text}"
         yield from _numbers(

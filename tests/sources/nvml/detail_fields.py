@@ -151,6 +151,7 @@ CALCULATED: Final = {
     "cuda_driver_version": 13_000,
     "cuda_compute_capability": 9 << 16,
     "nvml_index": 0,
+    "minor_number": 0,
     "mig_mode": 0,
     "gpm_supported": 1,
     "fabric_manager_status": 3,

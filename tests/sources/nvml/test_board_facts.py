@@ -1,8 +1,11 @@
 """Facts of a board, such as serial number and firmware: `Device.facts`."""
 
+from dataclasses import replace
+
 import pytest
 
-from pipeline.fields import LABELS, FieldPlan
+from pipeline.fields import LABELS, FieldPlan, LabelRow
+from pipeline.fields.label_fields import number_of
 from pipeline.model import Device, DevicesDiscovered
 from sources.nvml.inventory import _BRANDS
 from tests.fakes.nvml import (
@@ -34,6 +37,9 @@ H100 = {
 }
 
 
+ON_REQUEST = {"process_name", *(field.name for field in LABELS if number_of(field.name))}
+
+
 async def discovered(fake: FakeNvml, scenario: Scenario) -> list[Device]:
     ctx = FakeSourceContext()
     fake.set(scenario)
@@ -49,7 +55,52 @@ async def test_facts_are_those_of_the_board_sorted_by_name(fake_nvml: FakeNvml) 
 
 
 def test_the_expected_facts_cover_the_labels_of_the_catalogue() -> None:
-    assert set(H100) == {field.name for field in LABELS}
+    assert set(H100) == {field.name for field in LABELS} - ON_REQUEST
+
+
+async def requested(fake: FakeNvml, scenario: Scenario, *labels: str) -> dict[str, str]:
+    """Return the facts of the first GPU, without those that each board has."""
+    ctx = FakeSourceContext()
+    ctx.plan = FieldPlan(["gpu_up"], labels=[LabelRow(label, label) for label in labels])
+    fake.set(scenario)
+    async with running(ctx, options(interval=30, slow=60)):
+        await until(lambda: [e for e in ctx.events if isinstance(e, DevicesDiscovered)])
+    device = next(e for e in ctx.events if isinstance(e, DevicesDiscovered)).devices[0]
+    return {name: text for name, text in device.facts if name not in H100}
+
+
+async def test_constant_numbers_are_facts_on_request(fake_nvml: FakeNvml) -> None:
+    values = {"inforom_checksum": 17, "inforom_valid": 1, "platform_slot": 3}
+    scenario = h100s(1, values=values, minor=5)
+    found = await requested(fake_nvml, scenario, *sorted(ON_REQUEST - {"process_name"}))
+    assert found.keys() == ON_REQUEST - {"process_name"}
+    expected = {
+        "cuda_driver_version_label": "13000",
+        "cuda_compute_capability_label": "589824",
+        "max_sm_clock_mhz_label": "1980",
+        "minor_number_label": "5",
+        "pcie_max_link_gen_label": "5",
+        "platform_chassis_slot_number_label": "3",
+    }
+    assert expected.items() <= found.items()
+
+
+async def test_a_number_that_is_not_requested_as_a_label_is_not_read(fake_nvml: FakeNvml) -> None:
+    assert await requested(fake_nvml, h100s(1), "max_sm_clock_mhz_label") == {
+        "max_sm_clock_mhz_label": "1980"
+    }
+    assert "nvmlDeviceValidateInforom" not in fake_nvml.calls()
+
+
+async def test_a_number_that_the_board_lacks_is_no_fact(fake_nvml: FakeNvml) -> None:
+    lacking = h100s(1, errors={"nvmlDeviceGetMaxClockInfo": 3})
+    assert await requested(fake_nvml, lacking, "max_sm_clock_mhz_label") == {}
+
+
+async def test_the_process_name_is_podgpu_s_own(fake_nvml: FakeNvml) -> None:
+    scenario = replace(h100s(1), process_name="/usr/bin/podgpu")
+    found = await requested(fake_nvml, scenario, "process_name")
+    assert found == {"process_name": "/usr/bin/podgpu"}
 
 
 async def test_facts_that_the_board_does_not_report_are_left_out(fake_nvml: FakeNvml) -> None:

@@ -229,7 +229,7 @@ async def test_a_field_value_that_fails_does_not_affect_the_others(
     ctx = FakeSourceContext()
     scopes = [0, ALL_ONES_32]
     fields = {(number, scope): Field(1, "ull") for number, _ in VALUES.values() for scope in scopes}
-    fields |= dict.fromkeys([(220, scope) for scope in scopes], Field(error=code))
+    fields |= {(220, scope): Field(error=code) for scope in scopes}
     found = await read(fake_nvml, h100(fields=fields), *VALUES, ctx=ctx)
     assert found.keys() == {name for name, (number, _) in VALUES.items() if number != 220}
     assert set(errors(ctx)) == ({(GPU[0], "unknown")} if code == 999 else set())
@@ -256,11 +256,13 @@ async def test_the_fabric_s_health_needs_a_driver_that_reports_it(
 async def test_errors_of_a_link_are_under_one_of_two_ids(fake_nvml: FakeNvml, old: bool) -> None:
     names = [f"nvlink_{link}_replay_errors" for link in (0, 5, 6, 11, 12)]
     ids = {0: 46, 5: 51, 6: 108, 11: 113}
-    fields = {ids[link]: Field(10 + link, "ull") for link in ids} if old else {}
-    newer = {} if old else {(161, link): Field(20 + link, "ull") for link in range(18)}
-    card = linked(links=12 if old else 18, old=old)
+    fields: dict[int | tuple[int, int], Field] = (
+        {ids[link]: Field(10 + link, "ull") for link in ids}
+        if old
+        else {(161, link): Field(20 + link, "ull") for link in range(18)}
+    )
     ctx = FakeSourceContext()
-    gpu = h100(**{**card, "fields": {**fields, **newer}})
+    gpu = h100(**{**linked(links=12 if old else 18, old=old), "fields": fields})
     found = await read(fake_nvml, gpu, *names, ctx=ctx)
     assert found == (
         {f"nvlink_{link}_replay_errors": 10 + link for link in ids}
