@@ -17,6 +17,7 @@ LISTING_KINDS: Final = _kinds("all")
 
 _REPORTING_KINDS: Final = _kinds("some", "all")
 _MAY_LIST: Final = _kinds("all", "relayed")
+_TOPOLOGY_KINDS: Final = frozenset({"nvml"})
 _SHOWN: Final = 3
 
 
@@ -66,6 +67,16 @@ def topology_down_reason(snapshot: Snapshot) -> str:
     reason = f": {state.reason}" if state is not None and state.reason else ""
     source = f"the source {snapshot.topology_source}, which reported the topology"
     return f"{source}, is down{reason}"
+
+
+def topology_missing_reason(snapshot: Snapshot) -> str:
+    """Return why a source that can read the topology has not reported one; empty if none can."""
+    silent = [
+        _describe_source(name, state)
+        for name, state in snapshot.sources.items()
+        if state.kind in _TOPOLOGY_KINDS and not state.up
+    ]
+    return f"no source has reported the topology yet; {'; '.join(silent)}" if silent else ""
 
 
 def _describe_source(name: str, state: SourceState) -> str:

@@ -16,7 +16,8 @@ from pipeline.model.ledger_usage import ContainerIdentity, DeviceTotal, Gap, Usa
 FIRST_FIGURES: Final = (
     "the first figures come within half a minute after podgpu's start, after two usage samples of "
     "a device and a commit (usage_interval, commit_interval). If there are none later, check that "
-    "podgpu runs, and that its nvml source takes usage samples (options usage and processes)"
+    "podgpu runs, and that its nvml source works and takes usage samples (options usage and "
+    "processes)"
 )
 """When an empty ledger gets its first usage: after a start, samples are ignored for up to ten
 seconds, and by default samples and commits have intervals of five seconds."""

@@ -8,7 +8,11 @@ from typing import Final
 import orjson
 
 from pipeline.component.contracts import HttpRequest, HttpResponse
-from pipeline.component.holder_sources import availability_unknown_reason, topology_down_reason
+from pipeline.component.holder_sources import (
+    availability_unknown_reason,
+    topology_down_reason,
+    topology_missing_reason,
+)
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.http.builtin_pages import Pages, plain
 from pipeline.model import Snapshot
@@ -114,6 +118,8 @@ def _json(document: object) -> HttpResponse:
 def _no_topology(snapshot: Snapshot | None) -> HttpResponse:
     if snapshot is None:
         return plain(503, "no data yet: try again later")
+    if reason := topology_missing_reason(snapshot):
+        return plain(503, reason)
     return plain(404, "no source reports the topology; add a source of kind nvml")
 
 

@@ -230,6 +230,26 @@ async def test_without_a_snapshot_or_a_topology_the_response_is_an_error(path: s
     assert (status, "add a source of kind nvml" in body) == (404, True)
 
 
+@pytest.mark.parametrize("path", ["/topology", "/topology?format=text", "/topology/best?n=1"])
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (SourceAdded(0), "gpus: has not reported yet"),
+        (SourceLost("the driver is missing"), "gpus: the driver is missing"),
+    ],
+)
+async def test_before_the_topology_is_read_the_source_that_reads_it_is_named(
+    path: str, event: SourceAdded | SourceLost, reason: str
+) -> None:
+    node = Node()
+    node.say(SourceAdded(0))
+    node.say(event)
+    assert await response_to(path, node.snapshot()) == (
+        503,
+        f"no source has reported the topology yet; {reason}\n",
+    )
+
+
 async def test_a_slow_choice_delays_no_other_request(monkeypatch: pytest.MonkeyPatch) -> None:
     proceed, threads = threading.Event(), set()
 
