@@ -116,9 +116,10 @@ class ServiceAccount:
             self._content("ca.crt")
             access.note_files()
         except (KeyError, OSError, ValueError) as error:
+            why = f"{error.args[0]} is not set" if isinstance(error, KeyError) else str(error)
             raise TransientError(
                 "no service account credentials: KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT, "
-                f"{self.folder}/token or {self.folder}/ca.crt is missing or invalid ({error}); run "
+                f"{self.folder}/token or {self.folder}/ca.crt is missing or invalid ({why}); run "
                 f"podgpu in a pod with a service account, or {self.alternative}"
             ) from error
         return access

@@ -173,6 +173,8 @@ def check(arguments: argparse.Namespace) -> int:
         check_web(config.http.web_config)
     sources, sinks = ", ".join(config.sources), ", ".join(config.sinks)
     print(f"{path or 'built-in'}: valid: sources {sources}; sinks {sinks}")
+    option = f" -c {path}" if path is not None else ""
+    print(f"podgpu doctor{option} checks whether this machine has what they need", file=sys.stderr)
     return 0
 
 

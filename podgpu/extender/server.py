@@ -207,7 +207,7 @@ class Extender:
             except TransientError as error:
                 if str(error) != logged:
                     logged = str(error)
-                    self._log.warning("%s", logged)
+                    self._log.warning("Nodes cannot be watched, podgpu tries again: %s", logged)
                 await self._clock.sleep(backoff.delay(0))
 
     def _ready(self) -> tuple[bool, str]:

@@ -185,6 +185,7 @@ def test_outside_a_pod_the_error_names_what_is_missing(
         ServiceAccount(tmp_path, environ).load(reload=False)
     text = str(caught.value)
     assert "KUBERNETES_SERVICE_HOST" in text
+    assert ("(KUBERNETES_SERVICE_HOST is not set)" in text) == (not environ)
     assert f"{tmp_path}/token" in text
     assert "set kubeconfig" in text
 
