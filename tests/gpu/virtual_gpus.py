@@ -22,6 +22,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any, Final
@@ -167,6 +168,10 @@ class PlayedSmi(Smi):
         return {one.pid: one.usedGpuMemory / (1 << 20) for one in listed}
 
 
+def _is_written(output: Path) -> bool:
+    return output.stat().st_size > 0
+
+
 def started(out: Path, gpu: int, ends: ExitStack) -> dict[str, int]:
     """Start the process of each pod; return the pids."""
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -181,7 +186,7 @@ def started(out: Path, gpu: int, ends: ExitStack) -> dict[str, int]:
                 env=env,
             )
         ends.callback(ended, process)
-        wait_until(lambda output=output: output.stat().st_size > 0, f"{name} works", 60)
+        wait_until(partial(_is_written, output), f"{name} works", 60)
         pids[name] = process.pid
     return pids
 
