@@ -174,7 +174,7 @@ def check(arguments: argparse.Namespace) -> int:
     sources, sinks = ", ".join(config.sources), ", ".join(config.sinks)
     print(f"{path or 'built-in'}: valid: sources {sources}; sinks {sinks}")
     option = f" -c {path}" if path is not None else ""
-    print(f"podgpu doctor{option} checks whether this machine has what they need", file=sys.stderr)
+    print(f"podgpu doctor{option} checks whether this machine has what they need")
     return 0
 
 

@@ -46,9 +46,9 @@ class TestCheck:
         self, config: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["check", "-c", str(config)]) == 0
-        printed = capsys.readouterr()
-        assert "valid: sources gpus; sinks metrics" in printed.out
-        assert f"podgpu doctor -c {config} checks whether this machine has" in printed.err
+        out = capsys.readouterr().out
+        assert "valid: sources gpus; sinks metrics" in out
+        assert f"podgpu doctor -c {config} checks whether this machine has" in out
 
     def test_all_errors_of_a_file_are_reported_together(
         self, config: Path, capsys: pytest.CaptureFixture[str]
