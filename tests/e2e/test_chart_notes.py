@@ -50,6 +50,12 @@ def test_the_notes_recommend_labels_before_other_fixes(helm: Helm, chart: Path) 
     assert "PodgpuNodeWithoutGpu" in row
 
 
+def test_the_notes_say_that_debug_dumps_have_no_effect(helm: Helm, chart: Path) -> None:
+    text = "debugDump has no effect: podgpu has no dumps. `podgpu record` writes"
+    assert text in notes(helm, chart, {"debugDump": {"enabled": True}})
+    assert "debugDump" not in notes(helm, chart, {})
+
+
 def test_the_notes_mention_alerts_of_nodes_without_gpus(helm: Helm, chart: Path) -> None:
     everywhere = notes(helm, chart, {"gpuNodesOnly": False})
     for word in ("PodgpuNodeWithoutGpu", "PodgpuSourceDown", DISABLED, COSTS):

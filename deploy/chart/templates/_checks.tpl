@@ -18,9 +18,6 @@
 {{- if and .Values.createRuntimeClass (not .Values.runtimeClassName) -}}
 {{- fail "createRuntimeClass: set runtimeClassName, such as nvidia" -}}
 {{- end -}}
-{{- if .Values.debugDump.enabled -}}
-{{- fail "debugDump.enabled: podgpu has no dumps; use `podgpu record`, which writes the events of the sources to a file" -}}
-{{- end -}}
 {{- if and .Values.hostNetwork .Values.hostPort -}}
 {{- fail "hostPort: with hostNetwork, podgpu's port is a port of the node already; set only one of them" -}}
 {{- end -}}

@@ -31,7 +31,12 @@ ConfigMap is not sufficient to add code. */}}
 
 {{/* Whether the pods run under dcgm-exporter's command line. */}}
 {{- define "podgpu.dcgm" -}}
-{{- if or .Values.arguments .Values.dcgmExporter -}}yes{{- end -}}
+{{- if or .Values.arguments .Values.dcgmExporter .Values.dcgmConfigFile -}}yes{{- end -}}
+{{- end -}}
+
+{{/* The ConfigMap with dcgm-exporter's YAML file. */}}
+{{- define "podgpu.dcgmfile" -}}
+{{- .Values.dcgmConfigFile.name | default (printf "%s-config-file" (include "podgpu.fullname" .)) -}}
 {{- end -}}
 
 {{/* The distribution's entry of files/distributions.yaml, as YAML. */}}

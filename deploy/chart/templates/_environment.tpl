@@ -23,6 +23,9 @@
 {{- if .Values.kubernetesDRA.enabled -}}
 {{- $all = append $all (dict "name" "KUBERNETES_ENABLE_DRA" "value" "true") -}}
 {{- end -}}
+{{- with .Values.dcgmConfigFile -}}
+{{- $all = append $all (dict "name" "DCGM_EXPORTER_CONFIG_FILE" "value" .mountPath) -}}
+{{- end -}}
 {{- if include "podgpu.web" . -}}
 {{- $all = append $all (dict "name" "DCGM_EXPORTER_WEB_CONFIG_FILE" "value" "/etc/podgpu-web/web.yml") -}}
 {{- end -}}

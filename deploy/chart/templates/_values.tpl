@@ -3,13 +3,37 @@
 {{/* Included first by every template, because helm removes keys that are empty in a values file. An empty mapping or
      value gets its default; an empty list stays empty. */}}
 {{- define "podgpu.values" -}}
+{{- include "podgpu.foreign" . -}}
 {{- include "podgpu.filled" (list .Values (.Files.Get "files/defaults.yaml" | fromYaml)) -}}
+{{- $keys := list "enabled" "create" "name" "key" "mountPath" "data" -}}
 {{- if .Values.config.enabled -}}
-{{- fail "config.enabled: this is a value of dcgm-exporter's chart; in this chart, config is podgpu's own configuration. For a file of dcgm-exporter, set arguments: [--config-file, PATH] and mount it with a volume" -}}
+{{- /* dcgm-exporter's YAML file, which is not podgpu's own configuration. */ -}}
+{{- $file := dict "create" true "name" "" "key" "config.yaml" "mountPath" "/etc/dcgm-exporter/config.yaml" "data" "version: 1\nmetrics:\n  file: /etc/dcgm-exporter/default-counters.csv\n" -}}
+{{- range $keys -}}
+{{- if hasKey $.Values.config . -}}{{- $_ := set $file . (get $.Values.config .) -}}{{- end -}}
 {{- end -}}
-{{- range list "enabled" "create" "name" "key" "mountPath" "data" -}}
-{{- /* Keys of dcgm-exporter's chart without effect while config.enabled is false. */ -}}
+{{- if and (not $file.create) (not $file.name) -}}
+{{- fail "config.name: set the name of the ConfigMap with dcgm-exporter's YAML file, or create: true and data" -}}
+{{- end -}}
+{{- $_ := set .Values "dcgmConfigFile" $file -}}
+{{- end -}}
+{{- range $keys -}}
 {{- $_ := unset $.Values.config . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Name the fix for values files of other charts. */}}
+{{- define "podgpu.foreign" -}}
+{{- if kindIs "map" .Values.dcgmExporter -}}
+{{- fail "dcgmExporter: this is a section of the GPU operator's values. With the operator, set its repository, image and version to podgpu's image, and do not install this chart. For this chart, write serviceMonitor, resources and so on at the top level, and dcgmExporter: true" -}}
+{{- end -}}
+{{- range list "dcgm-exporter" "gpu-operator" -}}
+{{- if hasKey $.Values . -}}
+{{- fail (printf "%s: these are values for a subchart of that name; write them at the top level, or below the name of podgpu's chart if podgpu is the subchart" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if hasKey (.Values.serviceMonitor | default dict) "labels" -}}
+{{- fail "serviceMonitor.labels: set serviceMonitor.additionalLabels, the labels of the object" -}}
 {{- end -}}
 {{- end -}}
 

@@ -48,6 +48,11 @@
 {{- if regexMatch "^\\$2[aby]\\$(0[4-9]|1[0-9]|20)\\$[./A-Za-z0-9]{53}$" (toString .) -}}yes{{- end -}}
 {{- end -}}
 
+{{/* The namespace of the monitor and of the Secrets that it names. */}}
+{{- define "podgpu.monitornamespace" -}}
+{{- .Values.serviceMonitor.namespace | default (include "podgpu.namespace" .) -}}
+{{- end -}}
+
 {{/* Which monitor to create: Service, Pod or nothing. */}}
 {{- define "podgpu.monitor" -}}
 {{- $api := .Values.serviceMonitor.apiVersion -}}
@@ -68,6 +73,9 @@ Service
 {{- else if $tls.enabled -}}
 {{- if hasPrefix "Require" ($tls.clientAuthType | default "") -}}
 {{- fail "serviceMonitor.tlsConfig: clients have to present a certificate, so set that of Prometheus: ca, cert, keySecret and serverName; or set serviceMonitor.enabled to false" -}}
+{{- end -}}
+{{- if ne (include "podgpu.monitornamespace" .) (include "podgpu.namespace" .) -}}
+{{- fail (printf "serviceMonitor.tlsConfig: the certificate's Secret is not in the namespace of the monitor, %s; set tlsConfig with a Secret or ConfigMap of that namespace (ca, serverName), or leave serviceMonitor.namespace empty" (include "podgpu.monitornamespace" .)) -}}
 {{- end -}}
 {{- /* A certificate that the chart does not create is trusted directly, whatever its issuer. */ -}}
 ca:
