@@ -175,7 +175,7 @@ async def test_o3_rejected_points_are_counted_by_status_code(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit", [100_000, 200])
+@pytest.mark.parametrize("limit", [200_000, 200])
 async def test_o9_messages_are_split_for_a_receiver_with_a_small_limit(
     limit: int, tmp_path: Path
 ) -> None:
