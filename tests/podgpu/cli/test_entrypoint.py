@@ -60,6 +60,9 @@ SERVICE = {"DCGM_EXPORTER_PORT": "tcp://10.0.0.1:9400", "DCGM_EXPORTER_SERVICE_H
         (["check"], {}, "check"),
         (["--help"], {}, "--help"),
         (["--version"], OPERATOR, "--version"),
+        (["help"], {}, "dcgm-exporter help"),
+        (["h"], OPERATOR, "dcgm-exporter h"),
+        (["version"], {}, "dcgm-exporter version"),
     ],
 )
 def test_arguments_and_variables_decide_the_command(

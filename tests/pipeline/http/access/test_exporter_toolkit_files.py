@@ -19,13 +19,13 @@ from pipeline.http.access.web_config_schema import TlsServer
 from tests.pipeline.http.access.tls_clients import client_context
 from tests.support.web import Web, authority, basic, certificate, hashed
 
-NOBODY = None
+NO_CERTIFICATE = None
 SIGNED = certificate("clients", "test.example.org")
 STRANGER = certificate("strangers", "test.example.org")
 PUBLIC = certificate("public", "test.example.org")
-CLIENTS = {"none": NOBODY, "signed": SIGNED, "stranger": STRANGER, "public": PUBLIC}
-"""Clients without certificate, with one of the configured authority, of an authority that nobody
-knows, and of an authority in the machine's list."""
+CLIENTS = {"none": NO_CERTIFICATE, "signed": SIGNED, "stranger": STRANGER, "public": PUBLIC}
+"""Clients without a certificate, and with one of the configured authority, of an unknown one, and of
+one in the machine's list."""
 
 IF_GIVEN = "client_auth_type: VerifyClientCertIfGiven"
 VERIFY = "client_auth_type: RequireAndVerifyClientCert"
@@ -204,7 +204,7 @@ async def test_headers_and_a_rate_limit_without_limit_are_accepted(web: Web) -> 
 async def test_the_file_precedes_the_inline_text_with_a_warning(web: Web) -> None:
     web.secure("key: nonsense")
     async with web.serving():
-        assert await is_served(web, NOBODY)
+        assert await is_served(web, NO_CERTIFICATE)
         (warning,) = web.access.rules.warnings
         assert warning.startswith("key: has no effect, because key_file is set too")
 
@@ -237,7 +237,7 @@ async def test_a_certificate_of_one_connection_is_unknown_to_the_next(web: Web) 
         for at in range(3):
             assert await is_served(web, certificate("strangers", "a.example.org", serial=at))
         assert context.cert_store_stats()["x509"] == 0
-        assert not await is_served(web, NOBODY)
+        assert not await is_served(web, NO_CERTIFICATE)
 
 
 DER = ssl.PEM_cert_to_DER_cert(STRANGER.cert_chain_pems[0].bytes().decode())
@@ -271,4 +271,4 @@ def test_the_first_certificate_of_a_message_is_found(
 
 def test_the_old_name_is_one_of_the_names_that_accept_any_certificate() -> None:
     for kind in ("RequireAnyClientCert", "RequireClientCert"):
-        assert TlsServer(client_auth_type=kind).requires_any  # type: ignore[arg-type]
+        assert TlsServer(client_auth_type=kind).requires_any
