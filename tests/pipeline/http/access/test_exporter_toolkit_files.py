@@ -24,8 +24,8 @@ SIGNED = certificate("clients", "test.example.org")
 STRANGER = certificate("strangers", "test.example.org")
 PUBLIC = certificate("public", "test.example.org")
 CLIENTS = {"none": NO_CERTIFICATE, "signed": SIGNED, "stranger": STRANGER, "public": PUBLIC}
-"""Clients without a certificate, and with one of the configured authority, of an unknown one, and of
-one in the machine's list."""
+"""Clients without a certificate, and with one of the configured authority, of an unknown authority,
+and of one in the machine's list."""
 
 IF_GIVEN = "client_auth_type: VerifyClientCertIfGiven"
 VERIFY = "client_auth_type: RequireAndVerifyClientCert"
