@@ -77,10 +77,13 @@ def parse_page(data: bytes, plan: FieldPlan, at: Instant, good_for_ns: int) -> P
                 gpus.add(device)
         # Every sample is kept, so that its labels keep their id.
         samples.append((found, line_devices[labels_id]))
-    typed = any(found.name.startswith(_OURS) for found, _ in samples)
+    names = {found.name for found, _ in samples}
+    typed = any(name.startswith(_OURS) for name in names)
+    ignored = _AMBIGUOUS if names.isdisjoint(_BASE_UNITS) else ()
     values_of: dict[tuple[str, str, Attrs], _Values] = {}
     for found, device in samples:
-        mapping = field_of(found.name, found.type, typed=typed)
+        is_known = found.name not in ignored
+        mapping = field_of(found.name, found.type, typed=typed) if is_known else None
         if device is None or mapping is None or mapping[0].name not in plan:
             continue
         wanted, divisor = mapping
@@ -130,14 +133,17 @@ def _to_readings(
 
 
 _AMBIGUOUS: Final = frozenset({"DCGM_FI_DEV_GPU_UTIL_RATIO"})
-"""Names whose unit a page does not show: in percent in DCGM 4.6, a ratio since 4.7."""
+"""Names that DCGM 4.6 had for a value in percent, and 4.7 has for a ratio."""
+
+_BASE_UNITS: Final = {spec.dcgm_base for spec in CATALOGUE} - {"", *_AMBIGUOUS}
+"""Names that DCGM has since 4.7."""
 
 
 def _names() -> Mapping[str, tuple[tuple[Field, int | Fraction], ...]]:
     """Return fields and the divisors of their values, by names on a page."""
     found: dict[str, dict[str, tuple[Field, int | Fraction]]] = {}
     for spec in CATALOGUE:
-        for name in {*spec.dcgm_names, spec.podgpu_metric} - _AMBIGUOUS:
+        for name in {*spec.dcgm_names, spec.podgpu_metric}:
             found.setdefault(name, {})[spec.name] = (spec, spec.unit_in(name).divisor)
     return {name: tuple(fields.values()) for name, fields in found.items()}
 

@@ -125,6 +125,7 @@ def test_values_in_the_base_units_of_dcgm_4_7_are_converted() -> None:
         "sm_clock_mhz": 1755,
         "memory_clock_mhz": 2619,
         "energy_millijoules": 99281733,
+        "gpu_utilization_percent": 97,
         "memory_copy_utilization_percent": 50,
         "violation_power_nanoseconds": 2_500_000_000,
         "memory_total_bytes": 85520809984,
@@ -132,6 +133,17 @@ def test_values_in_the_base_units_of_dcgm_4_7_are_converted() -> None:
         "nvlink_bandwidth_bytes_per_second": 812345,
     }
     assert not found.dropped
+
+
+def test_a_name_that_changed_its_unit_is_read_only_if_the_page_shows_its_release() -> None:
+    ratio = f'DCGM_FI_DEV_GPU_UTIL_RATIO{{gpu="0",UUID="{A}"}} 1\n'
+    clock = f'DCGM_FI_DEV_SM_CLOCK_HERTZ{{gpu="0",UUID="{A}"}} 1755000000\n'
+    assert plain(read((ratio + clock).encode()), A) == {
+        "sm_clock_mhz": 1755,
+        "gpu_utilization_percent": 100,
+    }
+    old = clock.replace("_HERTZ", "").replace("000000\n", "\n")
+    assert plain(read((ratio + old).encode()), A) == {"sm_clock_mhz": 1755}
 
 
 def test_fields_that_are_not_in_the_plan_are_ignored() -> None:
