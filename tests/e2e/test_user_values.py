@@ -24,7 +24,7 @@ ARGUMENTS: dict[str, list[str]] = {
 """Arguments in the file. Without arguments, podgpu runs with its own configuration, unless
 `dcgmExporter` is set."""
 
-REFUSED = {"operator": "at '/dcgmExporter': got object, want boolean"}
+REFUSED = {"operator": "With the operator, set its repository, image and version to podgpu's image"}
 
 
 def values(name: str) -> dict[str, object]:
@@ -77,7 +77,7 @@ def test_pods_are_placed_and_allowed_as_the_file_says(helm: Helm) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_values_of_another_chart_are_refused_with_the_reason(helm: Helm, name: str) -> None:
+def test_values_of_another_chart_are_refused_with_the_fix(helm: Helm, name: str) -> None:
     with pytest.raises(HelmError) as caught:
         helm.template(values(name))
     assert REFUSED[name] in str(caught.value)
