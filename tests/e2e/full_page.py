@@ -151,7 +151,7 @@ class FullPage:
         config = yaml.safe_load(printed.output())
         config["node"] = NODE
         config["counters"]["also"] = ["all"]
-        config["sources"]["gpus"]["processes"] = True
+        config["sources"]["gpus"]["process_readings"] = True
         config["sources"]["pods"] |= {
             "kubeconfig": str(self._api.kubeconfig(self.folder / "kubeconfig")),
             "annotations": ["*"],
@@ -159,7 +159,7 @@ class FullPage:
             "resource_claims": False,
         }
         page = config["sinks"]["metrics"]
-        page["inline"] = ["pod_uid", "labels", "annotations"]
+        page["inline"].append("annotations")
         like_page = {key: value for key, value in page.items() if key != "listen"}
         config["sinks"]["file"] = {
             **like_page,
