@@ -1,14 +1,15 @@
 """Compare `podgpu dcgm-exporter --kubernetes-virtual-gpus` with nvidia-smi on a shared GPU.
 
-    python3 -m tests.gpu.virtual_gpus --out DIR [--seconds 40] [--gpu 0] [--played]
+    python3 -m tests.gpu.virtual_gpus --out DIR [--seconds 40] [--played | --cluster]
 
-Needs a GPU without other load and nvidia-smi; no torch, no network, no Kubernetes. Three processes
-stand for three pods that share the GPU: two work, one only holds memory. A fake kubelet and a fake
-API server report the pods, and a copy of procfs has the processes in the cgroups of these pods.
-podgpu runs with the configuration that `--print-config` prints, with only their paths changed. The
-utilisation of each pod is compared with `nvidia-smi pmon`, and its memory with
-`nvidia-smi --query-compute-apps`. Changes no setting of the GPU. `--played` simulates the GPU and
-nvidia-smi. Prints the figures side by side; the status is 1 if a difference is too large.
+Needs a GPU without other load and nvidia-smi; no torch, no network. Three pods share the first GPU:
+two work, one only holds memory. With `--cluster`, they are pods of a real Kubernetes node (as root;
+see tests/e2e/kube). Otherwise three processes stand for them: a fake kubelet and a fake API server
+report the pods, and a copy of procfs has the processes in the cgroups of these pods. podgpu runs
+with the configuration that `--print-config` prints, with only paths changed. The utilisation of
+each pod is compared with `nvidia-smi pmon`, and its memory with `nvidia-smi --query-compute-apps`.
+Changes no setting of the GPU. `--played` simulates the GPU and nvidia-smi. Prints the figures side
+by side; the status is 1 if a difference is too large.
 """
 
 import argparse
@@ -25,17 +26,21 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import pynvml
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.e2e.kube import access
+from tests.e2e.kube.cluster import Cluster
 from tests.e2e.processes import free_ports, get, wait_until
 from tests.fakes.kubelet import FakeKubelet, pod
 from tests.fakes.nvml import FakeNvml, Load, Proc, Ramp, h100s
-from tests.gpu import kernels
+from tests.gpu import driver_state, kernels
+from tests.gpu.accounts import physical
 from tests.gpu.mps_workloads import TENANTS, UIDS, Procfs, ended
+from tests.gpu.workloads import RealWorks, Task
 from tests.sources.pods.pod_objects import raw_pod, raw_status, spec_requesting
 from tests.support.kube import ApiServer, Collection
 
@@ -53,16 +58,45 @@ DCGM_FI_DEV_FB_USED, gauge, Framebuffer memory used (in MiB).
 DCGM_FI_DEV_POWER_USAGE, gauge, Power draw (in W).
 """
 UTIL, USED, POWER = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"
-NODE: Final = "gpu-node"
+TASKS: Final = tuple(map(Task, TENANTS, (0.2, 0.5, 0.0)))
+"""The same, in a cluster."""
+
+Mode: TypeAlias = Literal["processes", "played", "cluster"]
 
 Figures = dict[str, dict[str, float]]
 """Values by metric and pod; the device's own series has an empty name."""
 
 
-class Node:
+class KubernetesNode:
+    """Pods of a real Kubernetes node, with real work."""
+
+    proc = Path("/proc")
+
+    def __init__(self, folder: Path, ends: ExitStack) -> None:
+        works = RealWorks(folder)
+        kube = ends.enter_context(Cluster())
+        kube.plugin([f"{works.gpu}::{at}" for at in range(len(TASKS))], substitute=physical)
+        self.socket, self.name = kube.pod_resources_socket, kube.node
+        access.service_account(kube.api, "podgpu", [access.rule(["pods"], ["list", "watch"])])
+        token = access.token(kube.api, "podgpu")
+        self.kubeconfig = access.kubeconfig(folder / "kubeconfig", kube.api, token=token)
+        self.uids = works.start(kube, TASKS)
+        ends.callback(works.end, kube, TASKS)
+        of_uid = {driver_state.pod_of(pid): pid for pid in driver_state.processes()[works.gpu]}
+        self.pids = {name: of_uid[uid] for name, uid in self.uids.items()}
+
+
+class FakeNode:
     """A kubelet and an API server that report the pods, in a thread of their own."""
 
-    def __init__(self, folder: Path, uuid: str) -> None:
+    name = "gpu-node"
+    uids = UIDS
+
+    def __init__(self, folder: Path, uuid: str, pids: Mapping[str, int], ends: ExitStack) -> None:
+        self.proc, self.pids = folder / "proc", pids
+        procfs = Procfs(self.proc)
+        procfs.pods = {pid: name for name, pid in pids.items()}
+        ends.enter_context(procfs.followed())
         self.socket = folder / "kubelet.sock"
         self.kubeconfig = folder / "kubeconfig"
         self._folder, self._uuid = folder, uuid
@@ -75,7 +109,7 @@ class Node:
         for name in TENANTS:
             container_id = f"{list(UIDS).index(name):x}" * 64  # as in the copy of procfs
             status = {**raw_status(), "containerID": f"containerd://{container_id}"}
-            spec = {**spec_requesting("nvidia.com/gpu", "1"), "nodeName": NODE}
+            spec = {**spec_requesting("nvidia.com/gpu", "1"), "nodeName": self.name}
             pods.put(
                 raw_pod(name, uid=UIDS[name], spec=spec, status={"containerStatuses": [status]})
             )
@@ -90,10 +124,13 @@ class Node:
             await asyncio.Event().wait()
 
 
-def configured(out: Path, port: int, node: Node, gpu: int, env: Mapping[str, str]) -> Path:
+Node: TypeAlias = KubernetesNode | FakeNode
+
+
+def configured(out: Path, port: int, node: Node, env: Mapping[str, str]) -> Path:
     """Write the configuration of dcgm-exporter's command line, with the paths of the fakes."""
     (out / "counters.csv").write_text(COUNTERS)
-    words = ["-f", str(out / "counters.csv"), "-k", "--kubernetes-virtual-gpus", "-d", f"g:{gpu}"]
+    words = ["-f", str(out / "counters.csv"), "-k", "--kubernetes-virtual-gpus", "-d", "g:0"]
     words += ["--pod-resources-kubelet-socket", str(node.socket), "-c", "1000"]
     words += ["-a", f"127.0.0.1:{port}", "--print-config"]
     command = [sys.executable, "-m", "podgpu", "dcgm-exporter", *words]
@@ -101,14 +138,14 @@ def configured(out: Path, port: int, node: Node, gpu: int, env: Mapping[str, str
         command, stdout=subprocess.PIPE, check=True, timeout=60, env={**os.environ, **env}
     )
     config = yaml.safe_load(printed.stdout)
-    config["sources"]["gpus"] |= {"proc": str(out / "proc")}
+    config["sources"]["gpus"] |= {"proc": str(node.proc)}
     config["sources"]["pods"]["kubeconfig"] = str(node.kubeconfig)
     path = out / "podgpu.yaml"
     path.write_text(yaml.safe_dump(config))
     return path
 
 
-def page(port: int) -> Figures:
+def page(port: int, uids: Mapping[str, str]) -> Figures:
     """Return the values of the page by pod; fail if a pod has several."""
     found: Figures = defaultdict(dict)
     text = get(port, "/metrics").body.decode()
@@ -118,19 +155,16 @@ def page(port: int) -> Figures:
             assert name not in found[family.name], f"{family.name} has two series of {name!r}"
             found[family.name][name] = sample.value
             if name and family.name != POWER:
-                assert sample.labels["pod_uid"] == UIDS[name], sample.labels
+                assert sample.labels["pod_uid"] == uids[name], sample.labels
     return found
 
 
 class Smi:
     """Reads the GPU with nvidia-smi."""
 
-    def __init__(self, gpu: int) -> None:
-        self._gpu = str(gpu)
-
     def utilization(self, pids: Sequence[int], seconds: int) -> dict[int, float]:
         """Return the mean of `sm` of `nvidia-smi pmon`, by pid; takes `seconds`."""
-        words = ["nvidia-smi", "pmon", "-i", self._gpu, "-s", "u", "-d", "1", "-c", str(seconds)]
+        words = ["nvidia-smi", "pmon", "-i", "0", "-s", "u", "-d", "1", "-c", str(seconds)]
         done = subprocess.run(
             words, stdout=subprocess.PIPE, text=True, check=True, timeout=seconds + 60
         )
@@ -145,7 +179,7 @@ class Smi:
 
     def memory(self) -> dict[int, float]:
         """Return the memory of each process in MiB."""
-        words = ["nvidia-smi", "-i", self._gpu, "--query-compute-apps=pid,used_memory"]
+        words = ["nvidia-smi", "-i", "0", "--query-compute-apps=pid,used_memory"]
         words.append("--format=csv,noheader,nounits")
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
         rows = [line.split(",") for line in done.stdout.splitlines()]
@@ -172,9 +206,9 @@ def _is_written(output: Path) -> bool:
     return output.stat().st_size > 0
 
 
-def started(out: Path, gpu: int, ends: ExitStack) -> dict[str, int]:
+def started(out: Path, ends: ExitStack) -> dict[str, int]:
     """Start the process of each pod; return the pids."""
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     pids = {}
     for name, words in zip(TENANTS, WORK, strict=True):
         output = out / f"{name}.txt"
@@ -234,32 +268,32 @@ def faults(smi: Mapping[str, Mapping[str, float]], ours: Figures, last: Figures)
     return found
 
 
-def compare(out: Path, gpu: int, seconds: int, ends: ExitStack, *, simulated: bool) -> list[str]:
+def compare(out: Path, seconds: int, mode: Mode, ends: ExitStack) -> list[str]:
     """Run everything, print the figures, and return what differs."""
     env: Mapping[str, str] = {}
-    smi = Smi(gpu)
-    if simulated:
+    smi = Smi()
+    pids: Mapping[str, int] = {}
+    if mode == "played":
         fake, pids = played(out, ends)
         fake.load_in_process()
-        env, smi = fake.env(), PlayedSmi(gpu)
-    else:
-        pids = started(out, gpu, ends)
+        env, smi = fake.env(), PlayedSmi()
+    elif mode == "processes":
+        pids = started(out, ends)
     pynvml.nvmlInit()
-    uuid = pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(gpu))
-    procfs, node, (port,) = Procfs(out / "proc"), Node(out, uuid), free_ports(1)
-    procfs.pods = {pid: name for name, pid in pids.items()}
-    ends.enter_context(procfs.followed())
+    uuid = pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(0))
+    node = KubernetesNode(out, ends) if mode == "cluster" else FakeNode(out, uuid, pids, ends)
+    pids, (port,) = node.pids, free_ports(1)
     with (out / "podgpu.log").open("wb") as log:
         podgpu = subprocess.Popen(
-            [sys.executable, "-m", "podgpu", "run", "-c", configured(out, port, node, gpu, env)],
+            [sys.executable, "-m", "podgpu", "run", "-c", configured(out, port, node, env)],
             stderr=log,
-            env={**os.environ, **env, "NODE_NAME": NODE},
+            env={**os.environ, **env, "NODE_NAME": node.name},
         )
     ends.callback(ended, podgpu)
 
     def complete() -> bool:
         try:
-            return len(page(port).get(UTIL, {})) == 1 + len(TENANTS)
+            return len(page(port, node.uids).get(UTIL, {})) == 1 + len(TENANTS)
         except OSError:
             return False
 
@@ -272,10 +306,10 @@ def compare(out: Path, gpu: int, seconds: int, ends: ExitStack, *, simulated: bo
     thread.start()
     time.sleep(5)  # a usage sample covers the last five seconds
     while thread.is_alive():
-        pages.append(page(port))
+        pages.append(page(port, node.uids))
         thread.join(1)
     memory = smi.memory()
-    pages.append(page(port))
+    pages.append(page(port, node.uids))
     ours: Figures = {
         metric: {
             name: mean(values)
@@ -305,13 +339,18 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=int, default=40, help="of comparison")
-    parser.add_argument("--gpu", type=int, default=0)
-    parser.add_argument("--played", action="store_true", help="simulate the GPU and nvidia-smi")
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument(
+        "--played", dest="mode", action="store_const", const="played", help="simulate the GPU"
+    )
+    modes.add_argument(
+        "--cluster", dest="mode", action="store_const", const="cluster", help="with real pods"
+    )
     arguments: Any = parser.parse_args()
     out: Path = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as ends:
-        found = compare(out, arguments.gpu, arguments.seconds, ends, simulated=arguments.played)
+        found = compare(out, arguments.seconds, arguments.mode or "processes", ends)
     print("wrong:", "; ".join(found) or "nothing")
     return 1 if found else 0
 
