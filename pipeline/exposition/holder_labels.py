@@ -25,7 +25,7 @@ from pipeline.exposition.naming import (
 )
 from pipeline.exposition.process_shares import ContainerName
 from pipeline.exposition.text_format import labels, number
-from pipeline.fields import LABELS
+from pipeline.fields import BOARD_LABELS, LABELS
 from pipeline.model import (
     Access,
     Attribution,
@@ -115,7 +115,8 @@ def _render(attribution: Attribution, naming: PageNaming) -> Rendered:
 
     add("podgpu_device_info", own, labels(details(device)), no_holder)
     if device.facts:
-        add("podgpu_device_board_info", own, labels(constant_texts.items()), no_holder)
+        board_pairs = ((field.name, constant_texts[field.name]) for field in BOARD_LABELS)
+        add("podgpu_device_board_info", own, labels(board_pairs), no_holder)
     for text, holder in holders.items():
         claim = labels(_claim_labels(holder.claimed, device, naming))
         add("podgpu_device_holder_info", own, text, claim)

@@ -12,9 +12,10 @@ from pipeline.fields.field_plan import (
     chosen,
     in_group,
 )
-from pipeline.fields.label_fields import LABELS
+from pipeline.fields.label_fields import BOARD_LABELS, LABELS
 
 __all__ = [
+    "BOARD_LABELS",
     "CATALOGUE",
     "LABELS",
     "Field",

@@ -65,7 +65,7 @@ def number_of(label: str) -> str:
     return label.removesuffix(_SUFFIX) if label.endswith(_SUFFIX) else ""
 
 
-LABELS: tuple[Field, ...] = (
+BOARD_LABELS: Final[tuple[Field, ...]] = (
     _text(
         "driver_version",
         "SystemGetDriverVersion",
@@ -104,6 +104,11 @@ LABELS: tuple[Field, ...] = (
         "DeviceGetGspFirmwareVersion",
         "Version of the GPU system processor's firmware.",
     ),
+)
+"""The labels of `podgpu_device_board_info`, in order."""
+
+LABELS: Final[tuple[Field, ...]] = (
+    *BOARD_LABELS,
     _text(
         "process_name",
         "SystemGetProcessName",

@@ -12,7 +12,7 @@ from pipeline.exposition.text_format import Format
 from pipeline.exposition.topology_families import TOPOLOGY_FAMILIES
 from pipeline.exposition.usage_metrics import USAGE_FAMILIES
 from pipeline.exposition.xid_families import XID_INFO
-from pipeline.fields import CATALOGUE, LABELS, FieldPlan, LabelRow, Row, by_name
+from pipeline.fields import BOARD_LABELS, CATALOGUE, LABELS, FieldPlan, LabelRow, Row, by_name
 from tests.pipeline.exposition.pages import (
     SCENES,
     context,
@@ -177,12 +177,15 @@ class TestFacts:
         assert labels["ok"] == 'a"b'
         assert (labels["gpu"], labels["pod"]) == ("0", "")
 
-    def test_board_info_has_all_known_facts(self) -> None:
+    def test_board_info_has_the_constant_texts_of_the_board(self) -> None:
         board = of(parsed(rendered(self.node().snapshot())), "podgpu_device_board_info")
         assert [labels.get("GPU_I_ID") for labels, _ in board] == [None, "1"]
         for labels, value in board:
             assert value == 1
-            assert {field.name for field in LABELS} <= labels.keys()
+            assert {field.name for field in BOARD_LABELS} <= labels.keys()
+            assert labels.keys().isdisjoint(
+                {f.name for f in LABELS} - {f.name for f in BOARD_LABELS}
+            )
             assert (labels["brand"], labels["serial"]) == ("NVIDIA", 'a"b')
             assert labels["vbios_version"] == ""
 
