@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.processes import Process, free_ports, wait_until
+from tests.e2e.processes import Process, free_ports, get, wait_until
 from tests.fakes.kubelet import FakeKubelet, pod
 from tests.fakes.nvml import FakeNvml, h100s
 
@@ -96,6 +97,53 @@ def test_the_page_has_the_listed_families_with_labels_of_dcgm_exporter(
                 assert labels.keys() == LABELS
                 assert labels["Hostname"] == "node-1"
     assert "not needed in podgpu: --dump-enabled; see docs/migrating.md" in running.output()
+
+
+TEXT = "text/plain; charset=utf-8"
+PATHS = [
+    ("/metrics", 200, "text/plain; version=0.0.4; charset=utf-8", b"\nDCGM_FI_DEV_GPU_TEMP{"),
+    ("/health", 200, TEXT, b"ok\n"),
+    ("/", 200, "text/html; charset=utf-8", b"/metrics"),
+    ("/metric", 404, TEXT, b""),
+    ("/debug/pprof/", 404, TEXT, b""),
+]
+"""A path, with the status, the content type and a part of the body of its response."""
+
+
+@pytest.mark.slow
+def test_a_path_has_the_status_and_type_of_dcgm_exporter(
+    tmp_path: Path, node: dict[str, str], counters: Path
+) -> None:
+    with exporter(["-f", str(counters)], tmp_path, node) as running:
+        running.wait_for(FAMILIES)
+        found = [get(running.port, path) for path, *_ in PATHS]
+    assert [
+        (path, answer.status, answer.headers["content-type"], part if part in answer.body else None)
+        for (path, *_, part), answer in zip(PATHS, found, strict=True)
+    ] == PATHS
+    assert b"pprof" not in found[2].body
+
+
+NAMES = "gpu UUID pci_bus_id device modelName Hostname DCGM_FI_DRIVER_VERSION"
+ORDERS = [
+    ("", NAMES),
+    ("--no-hostname", NAMES.replace(" Hostname", "")),
+    ("--use-old-namespace", NAMES.replace("UUID", "uuid")),
+    ("--labels dcgm-hostname", NAMES.replace("Hostname", "hostname")),
+    ("-k", f"{NAMES} namespace pod container"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "names"), ORDERS, ids=[words for words, _ in ORDERS])
+def test_labels_have_the_order_of_dcgm_exporter(
+    words: str, names: str, tmp_path: Path, node: dict[str, str], counters: Path
+) -> None:
+    with exporter(["-f", str(counters), *words.split()], tmp_path, node) as running:
+        running.wait_for(FAMILIES)
+        body = get(running.port, "/metrics").body.decode()
+    labels = re.findall(r"^DCGM_FI_DEV_FB_USED\{(.*)\}", body, re.MULTILINE)
+    assert [re.findall(r'(\w+)="', each) for each in labels] == [names.split()] * 2
 
 
 @pytest.mark.slow
