@@ -86,7 +86,9 @@ def of(exporter: Exporter, uuid: str, family: str = UTIL) -> list[dict[str, str]
     return [{name: each[name] for name in each.keys() - READING} for each in series]
 
 
-def wait_holders(exporter: Exporter, uuid: str, expected: list[dict[str, str]]) -> None:
+def wait_holders(
+    exporter: Exporter, uuid: str, expected: list[dict[str, str]], family: str = UTIL
+) -> None:
     """Wait until a GPU has one reading for each of these holders, and no others.
 
     Without a hint, podgpu queries the kubelet only every ten seconds.
@@ -94,11 +96,13 @@ def wait_holders(exporter: Exporter, uuid: str, expected: list[dict[str, str]]) 
     wanted = sorted(map(sorted_items, expected))
     try:
         wait_until(
-            lambda: sorted(map(sorted_items, of(exporter, uuid))) == wanted, "holders", seconds=60
+            lambda: sorted(map(sorted_items, of(exporter, uuid, family))) == wanted,
+            "holders",
+            seconds=60,
         )
     except AssertionError:
         raise AssertionError(
-            f"{expected} wanted, {of(exporter, uuid)} found; {exporter.output()[-3000:]}"
+            f"{expected} wanted, {of(exporter, uuid, family)} found; {exporter.output()[-3000:]}"
         ) from None
 
 
@@ -158,24 +162,28 @@ def test_the_counters_configmap_and_pod_labels_and_uid_work(kube: Cluster, start
 def test_holders_of_a_time_sliced_gpu(kube: Cluster, start: Start, virtual: bool) -> None:
     """The plugin offers four replicas of a GPU, with NVIDIA's ids."""
     plugin = kube.plugin([f"{IDS[2]}::{at}" for at in range(4)])
-    write_list(kube, UTIL)
-    holders = {}
+    write_list(kube, UTIL, CLOCK)
+    holders, uids = {}, {}
     for name in ("serve-0", "serve-1"):
-        kube.run(gpu_pod(name))
+        uids[name] = kube.run(gpu_pod(name))["metadata"]["uid"]
         (replica,) = plugin.asked[-1]
         who = {"namespace": "default", "pod": name, "container": "main"}
         holders[name] = {**who, "vgpu": replica.partition("::")[2]}
     words = ["-k", "-m", f"{NAMESPACE}:{LIST}"]
     exporter = start(*words, *(["--kubernetes-virtual-gpus"] if virtual else []))
-    exporter.wait_families({UTIL})
+    exporter.wait_families({UTIL, CLOCK})
     exporter.wait("podgpu_device_holder_info{$i}", dict.fromkeys(holders, 1), "pod")
     no_one = dict.fromkeys(("namespace", "pod", "container"), "")
-    wait_holders(exporter, IDS[2], list(holders.values()) if virtual else [no_one])
-    copies = len(holders) if virtual else 1
-    exporter.wait(f'sum by (gpu) ({UTIL}{{$i,gpu="2"}})', {"2": 30 * copies})
+    wait_holders(exporter, IDS[2], list(holders.values()) if virtual else [no_one], CLOCK)
+    exporter.wait(f'{UTIL}{{$i,gpu="2",pod=""}}', {"2": 30})
+    if virtual:
+        # The pods' own processes use nothing: there are none.
+        own = [{**who, "pod_uid": uids[name]} for name, who in holders.items()]
+        wait_holders(exporter, IDS[2], [no_one, *own])
+        exporter.wait(f'{UTIL}{{$i,gpu="2",pod!=""}}', dict.fromkeys(holders, 0), "pod")
     kube.remove("serve-1")
     alone = holders["serve-0"]
-    wait_holders(exporter, IDS[2], [alone if virtual else {k: alone[k] for k in no_one}])
+    wait_holders(exporter, IDS[2], [alone if virtual else {k: alone[k] for k in no_one}], CLOCK)
 
 
 def test_devices_of_resource_claims_have_the_labels_of_the_claim(
