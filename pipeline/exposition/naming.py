@@ -8,7 +8,8 @@ from typing import Final
 from pipeline.exposition.options import LabelForm, PageOptions
 from pipeline.fields import CATALOGUE, FieldPlan, Row
 
-_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+# Prometheus reserves names that begin with two underscores.
+_NAME: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 _OWN: Final = "podgpu_"
 
 

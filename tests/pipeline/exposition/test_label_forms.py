@@ -169,13 +169,14 @@ class TestFacts:
 
     def test_label_rows_with_unusable_names_are_left_out(self) -> None:
         ctx = context()
-        bad = ("gpu", "pod", "xid", "vgpu", "a b", "0", "")
+        bad = ("gpu", "pod", "xid", "vgpu", "a b", "0", "", "__", "__a")
         ctx.plan = FieldPlan(labels=[LabelRow(name, "serial") for name in (*bad, "ok", "ok")])
         [(labels, _), _] = of(
             parsed(rendered(self.node().snapshot(), ctx=ctx)), "DCGM_FI_DEV_POWER_USAGE"
         )
         assert labels["ok"] == 'a"b'
         assert (labels["gpu"], labels["pod"]) == ("0", "")
+        assert labels.keys().isdisjoint({"__", "__a"})
 
     def test_board_info_has_the_constant_texts_of_the_board(self) -> None:
         board = of(parsed(rendered(self.node().snapshot())), "podgpu_device_board_info")
