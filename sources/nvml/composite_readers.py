@@ -105,6 +105,9 @@ ROW_LIMITS: Final = {
     "row_remap_failed": 1,
 }
 
+_UNANSWERED: Final = 0xFFFF_FFFF
+"""A code that NVML does not have: marks entries before a call."""
+
 _FAN: Final = 250  # percent; a fan may exceed its rated speed
 
 
@@ -278,19 +281,64 @@ def licence(target: ReadTarget, field: str) -> Reader:
     return read
 
 
+class _FieldValueCall:
+    """One call of `nvmlDeviceGetFieldValues`.
+
+    The call may succeed and leave entries as they were: driver 580 does so with the ids 187 to 196
+    and all from 251 on if there are some fifty others. Such an entry has no value: not 0, and not
+    the one of the previous call.
+    """
+
+    def __init__(self, target: ReadTarget, items: Sequence[FieldValueRequest]) -> None:
+        values = library.field_values(*((item.number, item.scope) for item in items))
+        self._parts: list[tuple[library.Struct, FieldValueRequest]] = list(
+            zip(values, items, strict=True)
+        )
+        self._call = target.bind("nvmlDeviceGetFieldValues", ctypes.c_int(len(items)), values)
+
+    def __call__(self) -> int:
+        for value, _ in self._parts:
+            value.nvmlReturn = _UNANSWERED
+        return self._call()
+
+    def answered(self) -> list[tuple[library.Struct, FieldValueRequest]]:
+        return [part for part in self._parts if part[0].nvmlReturn != _UNANSWERED]
+
+    def unanswered(self) -> list[FieldValueRequest]:
+        return [item for value, item in self._parts if value.nvmlReturn == _UNANSWERED]
+
+
 def batch(target: ReadTarget, items: Sequence[FieldValueRequest]) -> Reader:
-    """Create a reader of several field values; a failure of one does not affect the others."""
-    values = library.field_values(*((item.number, item.scope) for item in items))
-    call = target.bind("nvmlDeviceGetFieldValues", ctypes.c_int(len(items)), values)
-    parts = list(zip(values, items, strict=True))
+    """Create a reader of several field values; a failure of one does not affect the others.
+
+    Entries that the driver leaves out are requested again by themselves, then and in later rounds.
+    """
+    calls = [_FieldValueCall(target, items)]
 
     def each(result: GpuReadings, at: Instant) -> Iterator[int]:
-        for value, item in parts:
-            code = int(value.nvmlReturn)
-            if code in codes.UNSUPPORTED and item.fallback is not None:
-                code = item.fallback(result, at)
-            elif code == codes.OK and (number := library.field_number(value)) is not None:
-                code = item.on_value(result, at, number)
-            yield code
+        pending = list(calls)
+        first = pending[0]
+        while pending:
+            made = pending.pop(0)
+            if made is not first and (code := made()):
+                yield code
+                continue
+            answered, left = made.answered(), made.unanswered()
+            for value, item in answered:
+                code = int(value.nvmlReturn)
+                if code in codes.UNSUPPORTED and item.fallback is not None:
+                    code = item.fallback(result, at)
+                elif code == codes.OK and (number := library.field_number(value)) is not None:
+                    code = item.on_value(result, at, number)
+                yield code
+            if len(left) == 1 and not answered:
+                yield codes.NOT_SUPPORTED
+            elif left:
+                groups = [left] if answered else [[item] for item in left]
+                smaller = [_FieldValueCall(target, group) for group in groups]
+                pending[:0] = smaller
+                kept = [_FieldValueCall(target, [item for _, item in answered])] if answered else []
+                place = calls.index(made)
+                calls[place : place + 1] = [*kept, *smaller]
 
-    return lambda result, at: call() or combined(result, each(result, at))
+    return lambda result, at: calls[0]() or combined(result, each(result, at))
