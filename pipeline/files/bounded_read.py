@@ -5,12 +5,15 @@ import contextlib
 import errno
 import os
 import stat
+import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import aiofiles.os
+import aiofiles.threadpool
 from aiofiles.threadpool.binary import AsyncBufferedReader
 
 from config.value_types import ByteSize
@@ -87,20 +90,41 @@ async def opened(path: Path) -> AsyncIterator[AsyncBufferedReader]:
     Raises:
         OSError: the file cannot be opened, or is not a regular file.
     """
-    opening = asyncio.ensure_future(aiofiles.open(path, "rb", opener=_open_regular))
+    file, loop = _ThreadedFile(path), asyncio.get_running_loop()
+    opening = loop.run_in_executor(None, file.open)
     limit = None
     try:
-        yield await asyncio.shield(opening)
+        yield aiofiles.threadpool.wrap(await asyncio.shield(opening))
     except asyncio.CancelledError:
         limit = _CLOSE_TIMEOUT
         raise
     finally:
-        await asyncio.wait({asyncio.ensure_future(_close(opening))}, timeout=limit)
+        # A future of the executor, because a task is cancelled when the event loop ends.
+        await asyncio.wait({loop.run_in_executor(None, file.close)}, timeout=limit)
 
 
-async def _close(opening: asyncio.Future[AsyncBufferedReader]) -> None:
-    with contextlib.suppress(OSError):  # then it was not opened
-        await (await opening).close()
+class _ThreadedFile:
+    """A file that one thread opens and another closes, even while the first still opens it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._closed = False
+        self._file: BufferedReader | None = None
+
+    def open(self) -> BufferedReader:
+        file = open(self._path, "rb", opener=_open_regular)  # noqa: SIM115
+        with self._lock:
+            self._file = file
+            if self._closed:
+                file.close()
+        return file
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+        if self._file is not None:
+            self._file.close()
 
 
 def _open_regular(path: str, _flags: int) -> int:

@@ -8,13 +8,20 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from config.value_types import ByteSize
-from pipeline.files.bounded_read import Content, UnreadableError, read_file, read_local_file
+from pipeline.files.bounded_read import (
+    Content,
+    UnreadableError,
+    opened,
+    read_file,
+    read_local_file,
+)
 
 LIMIT = ByteSize(3 << 20)
 
@@ -58,6 +65,10 @@ async def test_both_functions_refuse_the_same_files(tmp_path: Path, make: Any, t
     assert str(caught.value) == f"{path}: {text}"
 
 
+def open_files() -> list[Path]:
+    return [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+
+
 @pytest.fixture
 def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Let the opening of every file wait for the event."""
@@ -89,8 +100,35 @@ async def test_a_cancelled_reader_does_not_wait_and_its_file_is_closed_later(
     async with asyncio.timeout(5):
         while any(task is not asyncio.current_task() for task in asyncio.all_tasks()):
             await asyncio.sleep(0.01)
-    links = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    assert path not in links
+    assert path not in open_files()
+
+
+@pytest.mark.parametrize("when", ["while it is opened", "while it is read"])
+def test_a_file_is_closed_although_the_event_loop_ends_first(tmp_path: Path, when: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x")
+    blocked = threading.Event()
+
+    async def read() -> None:
+        if when == "while it is opened":
+            loop.run_in_executor(None, blocked.wait, 10)
+        async with opened(path) as file:
+            loop.run_in_executor(None, blocked.wait, 10)
+            await file.read(1)
+
+    async def cancel_a_reader() -> None:
+        reading = asyncio.create_task(read())
+        await asyncio.sleep(0.05)
+        reading.cancel()
+
+    loop = asyncio.new_event_loop()
+    with ThreadPoolExecutor(1) as threads:
+        loop.set_default_executor(threads)
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(cancel_a_reader())
+            threading.Timer(0.1, blocked.set).start()
+    # A file that is closed by the garbage collector fails the test with a ResourceWarning.
+    assert path not in open_files()
 
 
 @pytest.mark.slow

@@ -84,10 +84,9 @@ async def test_f_reports_each_quantity_once(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
     fake_nvml.set(mixed())
     async with running(ctx, options(devices="f", interval=0.2, slow=0.2)):
-        await next_rounds(ctx, 3)
+        samples = await next_rounds(ctx, 3)
     fields: dict[str, set[str]] = {}
-    # A long round is emitted in several parts.
-    for reading in (reading for event in rounds(ctx) for reading in event.readings):
+    for reading in samples.readings:
         fields.setdefault(reading.device, set()).add(reading.field)
     instance_fields = {field.name for field in CATALOGUE if field.mig}
     whole_gpu, mig_gpu, instance = fields[GPU[0]], fields[GPU[1]], fields[mig(1, 7)]

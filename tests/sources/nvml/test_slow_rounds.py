@@ -23,6 +23,7 @@ from tests.support.contexts import FakeSourceContext
 SLOW = {"nvmlDeviceGetPowerUsage": 0.2}
 
 
+@pytest.mark.usefixtures("partial_rounds")
 @pytest.mark.slow
 async def test_readings_are_reported_while_a_slow_gpu_is_still_read(
     fake_nvml: FakeNvml,
@@ -41,6 +42,7 @@ async def test_readings_are_reported_while_a_slow_gpu_is_still_read(
     assert all(up == 1 for samples in rounds(ctx) for up in ups(samples).values())
 
 
+@pytest.mark.usefixtures("partial_rounds")
 @pytest.mark.slow
 @pytest.mark.parametrize("deadline", [0.4, 5])
 async def test_no_reading_is_delayed_for_long_or_reported_twice(
@@ -80,6 +82,7 @@ async def test_gpu_up_has_the_time_at_which_its_gpu_was_read(fake_nvml: FakeNvml
             assert reading.at.mono_ns == at[reading.device]
 
 
+@pytest.mark.usefixtures("partial_rounds")
 @pytest.mark.slow
 async def test_a_hanging_gpu_does_not_delay_readings_of_others(fake_nvml: FakeNvml) -> None:
     ctx = FakeSourceContext()
