@@ -1,13 +1,14 @@
 """Start programs, send requests to them, and wait for conditions."""
 
+import functools
 import http.client
+import itertools
 import os
-import random
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -31,14 +32,28 @@ def wait_until(
     return found
 
 
+@functools.cache
+def _own_ports() -> tuple[Iterator[int], socket.socket]:
+    """Return ports that no other process of tests is given, and the socket that claims them."""
+    for first in range(20_000, 32_000, 400):
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0podgpu-tests-ports-{first}")
+        except OSError:
+            claim.close()
+            continue
+        return itertools.cycle(range(first, first + 400)), claim
+    raise RuntimeError("no free ports")
+
+
 def free_ports(count: int) -> list[int]:
-    """Return ports on which no program listens.
+    """Return ports on which no program listens, and which no other test is given.
 
     They are below the range of outgoing connections, so that a port stays free while the program
     that listens on it restarts.
     """
     found: list[int] = []
-    for port in random.sample(range(20_000, 32_000), 4_000):
+    for port in itertools.islice(_own_ports()[0], 400):
         with socket.socket() as trial:
             try:
                 trial.bind(("127.0.0.1", port))

@@ -85,7 +85,7 @@ async def test_a_refused_configmap_is_a_warning_with_a_fix(
 
 async def test_an_unreachable_server_has_a_fix_about_its_address(tmp_path: Path) -> None:
     server = ApiServer({})
-    server.port = await free_port()
+    server.port = free_port()
     kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
     ctx = context(tmp_path, f"counters: {{configmap: 'mon:gpu', kubeconfig: {kubeconfig}}}\n")
     found = await counters_list_check.examine(ctx.config.counters, ctx)

@@ -111,9 +111,9 @@ def test_a_file_is_closed_although_the_event_loop_ends_first(tmp_path: Path, whe
 
     async def read() -> None:
         if when == "while it is opened":
-            loop.run_in_executor(None, blocked.wait, 10)
+            threads.submit(blocked.wait, 10)
         async with opened(path) as file:
-            loop.run_in_executor(None, blocked.wait, 10)
+            threads.submit(blocked.wait, 10)
             await file.read(1)
 
     async def cancel_a_reader() -> None:

@@ -13,6 +13,7 @@ from config.schema import Config
 from pipeline.component.findings import Finding, Verdict
 from pipeline.component.registry import RegisteredKinds
 from pipeline.diagnostics.context import DoctorContext, Roots
+from tests.e2e.processes import free_ports
 
 VERSION = "580.95.05"
 HOST_PIDS = "pid:[4026531836]"
@@ -152,11 +153,9 @@ def page(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
     return "\r\n".join(head).encode() + body
 
 
-async def free_port() -> int:
+def free_port() -> int:
     """Return a port that no server listens on."""
-    async with serving(lambda _: b"") as port:
-        pass
-    return port
+    return free_ports(1)[0]
 
 
 PODGPU = ("/opt/podgpu/bin/python3.11", "/opt/podgpu/bin/podgpu", "run", "-c", "a.yaml")

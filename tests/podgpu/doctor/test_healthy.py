@@ -48,7 +48,7 @@ async def node(folder: Path) -> AsyncIterator[DoctorContext]:
     async with server.serving(), FakeKubelet(folder / "kubelet.sock") as kubelet:
         kubelet.offered = {"nvidia.com/gpu": ["GPU-0"]}
         server.kubeconfig(folder / "kubeconfig")
-        yield context(folder, CONFIG.format(folder=folder, port=await free_port()))
+        yield context(folder, CONFIG.format(folder=folder, port=free_port()))
 
 
 async def test_all_checks_of_a_healthy_node_are_ok(fake_nvml: FakeNvml, tmp_path: Path) -> None:

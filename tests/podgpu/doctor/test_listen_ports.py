@@ -37,7 +37,7 @@ def listening_on(port: int) -> str:
 
 
 async def test_a_free_port_is_ok_and_stays_free(tmp_path: Path) -> None:
-    port = await free_port()
+    port = free_port()
     for folder in ("a", "b"):
         found = await listen_ports.examine(context(tmp_path / folder, listening_on(port)))
         assert of(found, "http.port").verdict is Verdict.OK
@@ -210,7 +210,7 @@ async def test_a_server_that_responds_byte_by_byte_does_not_delay_other_ports(
             await writer.wait_closed()
 
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
-    port, free = server.sockets[0].getsockname()[1], await free_port()
+    port, free = server.sockets[0].getsockname()[1], free_port()
     text = listening_on(port).replace(
         "}}", f'}}, n: {{kind: prometheus, listen: "127.0.0.1:{free}"}}}}'
     )
@@ -237,6 +237,6 @@ async def test_an_address_of_another_machine_is_a_failure(tmp_path: Path) -> Non
 
 async def test_each_address_is_checked_once_and_without_one_it_is_skipped(tmp_path: Path) -> None:
     assert (await listen_ports.examine(context(tmp_path / "a")))[0].verdict is Verdict.SKIPPED
-    port = await free_port()
+    port = free_port()
     text = f'{listening_on(port)}http: {{listen: "127.0.0.1:{port}"}}\n'
     assert len(await listen_ports.examine(context(tmp_path / "b", text))) == 1

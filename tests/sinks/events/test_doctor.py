@@ -52,6 +52,6 @@ async def test_a_missing_verb_is_named_in_the_finding(tmp_path: Path, verb: str)
 
 async def test_an_unreachable_server_is_a_failure(tmp_path: Path) -> None:
     server = ApiServer({})
-    server.port = await free_port()
+    server.port = free_port()
     finding = of(await findings(tmp_path, server), "events.rbac")
     is_bad(finding, "failure", "Connect call failed", "the address is correct")

@@ -49,7 +49,7 @@ async def test_a_name_without_a_node_is_reported(tmp_path: Path) -> None:
 
 async def test_an_unreachable_server_is_reported(tmp_path: Path) -> None:
     server = ApiServer({})
-    server.port = await free_port()
+    server.port = free_port()
     found = await examine_node(tmp_path, server)
     is_bad(of(found, "node.rbac"), "failure", "Connect call failed", "the address is correct")
 

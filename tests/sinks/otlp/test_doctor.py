@@ -38,7 +38,7 @@ async def test_an_accepted_empty_request_is_ok(tmp_path: Path, protocol: str) ->
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_port_without_a_listener_is_a_failure(tmp_path: Path, protocol: str) -> None:
-    url = f"http://127.0.0.1:{await free_port()}"
+    url = f"http://127.0.0.1:{free_port()}"
     finding = await check_receiver(tmp_path, options(url, protocol))
     is_bad(finding, "failure", "127.0.0.1", "check that the collector runs")
 

@@ -37,7 +37,7 @@ async def test_a_missing_permission_is_reported(tmp_path: Path, verb: str) -> No
 
 async def test_an_unreachable_server_is_reported(tmp_path: Path) -> None:
     server = ApiServer({})
-    server.port = await free_port()
+    server.port = free_port()
     is_bad(
         await examine_rights(tmp_path, server),
         "failure",

@@ -204,7 +204,7 @@ async def test_gpus_of_a_dra_driver_are_found_before_they_are_claimed(
 
 async def test_without_slices_of_the_api_server_the_warning_stays(tmp_path: Path) -> None:
     server = ApiServer({})
-    server.port = await free_port()
+    server.port = free_port()
     async with kubelet(tmp_path) as made:
         made.offered = {}
         kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")

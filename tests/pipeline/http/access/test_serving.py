@@ -19,6 +19,7 @@ from pipeline.runtime import daemon
 from pipeline.runtime.http_service import HttpService
 from pipeline.runtime.runtime import Runtime
 from podgpu.cli import main
+from tests.e2e.processes import free_ports
 from tests.pipeline.http.access.tls_clients import client_context
 from tests.pipeline.runtime.runtimes import gpus, registered
 from tests.support.components import Registered, configured
@@ -29,9 +30,7 @@ __all__ = ["registered"]
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+    return free_ports(1)[0]
 
 
 def local(port: int) -> ListenAddress:

@@ -104,7 +104,7 @@ async def test_a_server_that_cannot_be_queried_is_one_failure(tmp_path: Path, fa
         made.tokens = {"another"}
         found = await diagnosed(tmp_path, made)
     else:
-        made.port = await free_port()
+        made.port = free_port()
         kubeconfig = made.kubeconfig(tmp_path / "kubeconfig")
         found = await diagnose(Sessions().session, kubeconfig, "")
     assert len(found) == 1
