@@ -5,6 +5,7 @@
 
 import argparse
 import asyncio
+import logging
 import os
 import sys
 from collections import Counter
@@ -69,7 +70,19 @@ def demo(arguments: argparse.Namespace) -> int:
     env = dict(os.environ)
     if arguments.listen:
         env["PODGPU_LISTEN"] = str(arguments.listen)
-    return serve(built_in("demo.yaml", env), None)
+    port = env.get("PODGPU_LISTEN", ":9400").rpartition(":")[2]
+    return serve(built_in("demo.yaml", env), None, demo_messages(port))
+
+
+def demo_messages(port: str) -> list[tuple[int, str]]:
+    """Return what `podgpu demo` logs first: what it plays, and what to open and to type next."""
+    page = f"http://localhost:{port}"
+    url = "" if port == "9400" else f" --url {page}"
+    return [
+        (logging.INFO, "this is a demo: it plays a recording, and reads no GPU of this machine"),
+        (logging.INFO, f"open {page}/ in a browser, or type in another terminal: podgpu top{url}"),
+        (logging.INFO, f"metrics: curl -s {page}/metrics"),
+    ]
 
 
 def serve(
