@@ -21,7 +21,8 @@ help:
 # Two stamp files, so that `make run` does not install the dependencies of the tests.
 $(VENV)/.run: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install -c constraints.txt -e .
+	@echo "podgpu: installing into $(VENV), once; this can take some minutes"
+	$(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt
