@@ -35,6 +35,24 @@ def test_the_modules_that_a_page_for_developers_names_exist(name: str) -> None:
     assert [one for one in named if not any(path.endswith(f"/{one}") for path in modules)] == []
 
 
+ROW = re.compile(r"^\| .* \| (?P<verdict>[^|]*) \| `(?P<file>[\w/]+\.py)::(?P<name>\w+)` \|$")
+VERDICT = re.compile(r"same|(?:better|missing) \([^|]+\)")
+
+
+def test_the_comparison_with_dcgm_exporter_names_verdicts_and_existing_tests() -> None:
+    page = (ROOT / "docs" / "dcgm-exporter-comparison.md").read_text(encoding="utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    rows = [line for line in lines if not line.startswith(("| dcgm-exporter |", "| --- "))]
+    for row in rows:
+        found = ROW.match(row)
+        assert found, row
+        assert VERDICT.fullmatch(found["verdict"]), row
+        source = (ROOT / "tests" / found["file"]).read_text(encoding="utf-8")
+        named = rf"^ *(?:async )?(?:def|class) {found['name']}\b"
+        assert re.search(named, source, re.MULTILINE), row
+    assert len(rows) > 80
+
+
 def blocks() -> list[tuple[str, str]]:
     keys = tuple(f"{name}:" for name in Config.__struct_fields__)
     return [
