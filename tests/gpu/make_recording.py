@@ -4,8 +4,7 @@
 
 It takes four to five minutes: idle GPUs, a job on all GPUs, two processes that share a GPU, and a
 third one on another GPU; a podlist.json names changing pods. UUIDs, serial numbers and the cluster
-of the fabric are replaced, so that the recording does not identify real GPUs. Then the idle start
-is cut off, so that a replay shows busy GPUs at once.
+of the fabric are replaced, so that the recording does not identify real GPUs.
 """
 
 import argparse
@@ -17,9 +16,6 @@ import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-from pipeline.model import NS, Envelope, Instant, SamplesTaken
-from pipeline.recording import Header, RecordingReader, RecordingWriter
 
 LOAD = Path(__file__).with_name("load.py")
 CONFIG = """\
@@ -101,7 +97,6 @@ def main() -> int:
         recorder.terminate()
         status = recorder.wait(30)
     rename(arguments.output, uuids, podlist)
-    begin_at(arguments.output, 40 * scale)
     return status
 
 
@@ -116,33 +111,6 @@ def rename(recording: Path, uuids: list[str], podlist: Path) -> None:
     for index, cluster in enumerate(sorted(set(re.findall(r'"cluster":"([^"]+)"', text)))):
         text = text.replace(cluster, f"5eed0000-0000-4000-8000-{index:012d}")
     recording.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
-
-
-def begin_at(recording: Path, seconds: float) -> None:
-    """Cut off the start of a recording. What was known then is emitted at the new start.
-
-    Readings and claims keep their times, so that they are as old as they were. Readings that were
-    taken more than 11 s before, and so were replaced by others, are omitted.
-    """
-    cut_ns = round(seconds * NS)
-    shorter = recording.with_name(f"{recording.name}.new")
-    with RecordingReader(recording) as reader:
-        events = list(reader)
-        old = reader.header
-    start = Instant(old.started.mono_ns + cut_ns, old.started.wall_ns + cut_ns)
-    kept = [
-        Envelope(one.source, one.kind, one.seq, max(one.at, start), one.event)
-        for one in events
-        if one.at.mono_ns >= start.mono_ns - 11 * NS
-        or one.at.mono_ns < old.started.mono_ns + NS
-        or not isinstance(one.event, SamplesTaken)
-    ]
-    with RecordingWriter(shorter, Header(old.version, old.node, start), overwrite=True) as writer:
-        for envelope in kept:
-            writer.write(envelope)
-    text = gzip.decompress(shorter.read_bytes())
-    shorter.unlink()
-    recording.write_bytes(gzip.compress(text, 9, mtime=0))
 
 
 if __name__ == "__main__":
