@@ -111,21 +111,28 @@ def test_the_total_power_is_correct(dashboard: Dashboard) -> None:
     assert dashboard.panel(TOTAL, "0", "1") == {"": 202.0}
 
 
-def test_mig_instances_only_add_memory_series(dashboard: Dashboard) -> None:
-    """Temperature, power and clock keep one line per GPU; GPUs with MIG have no utilisation."""
+def test_mig_instances(dashboard: Dashboard) -> None:
+    """GPUs with MIG have no utilisation. In dcgm-exporter's place, their instances repeat the rest.
+
+    Otherwise, instances only add series of memory.
+    """
     node = dashboard.node
     node.fake.set(mixed())
     try:
         wait_until(lambda: dashboard.panel(PANELS["GPU Utilization"]).keys() == {"0", "2"}, "MIG")
+        replaces = isinstance(node, Exporter)
+        lines = {"0": 1, "1": 3 if replaces else 1, "2": 1, "3": 1}
         for title in ("GPU Temperature", "GPU Power Usage", "GPU SM Clocks"):
             assert dashboard.panel(PANELS[title]) == dict(zip(ALL, VALUES[title], strict=True))
-        assert dashboard.panel(TOTAL) == {"": 408.0}
+            assert dashboard.panel(f"count by (gpu) ({PANELS[title]})") == lines
+        watts = dashboard.panel(PANELS["GPU Power Usage"])
+        assert dashboard.panel(TOTAL) == {"": sum(watts[gpu] * lines[gpu] for gpu in ALL)}
         used = PANELS["GPU Framebuffer Mem Used"].replace("{", '{GPU_I_ID="",')
         found = f"count by (gpu) ({PANELS['GPU Framebuffer Mem Used']})"
-        if isinstance(node, Exporter):
+        if replaces:
             # With -d f, values of instances are not reported for their GPU as well.
             assert dashboard.panel(used).keys() == {"0", "2"}
-            assert dashboard.panel(found) == {"0": 1, "1": 3, "2": 1, "3": 1}
+            assert dashboard.panel(found) == lines
         else:
             assert dashboard.panel(used).keys() == set(ALL)
             assert dashboard.panel(found) == {"0": 1, "1": 4, "2": 1, "3": 2}
