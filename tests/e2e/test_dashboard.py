@@ -118,24 +118,29 @@ def test_mig_instances(dashboard: Dashboard) -> None:
     """
     node = dashboard.node
     node.fake.set(mixed())
+
+    def by_gpu(aggregation: str, title: str) -> dict[str, float]:
+        return dashboard.panel(f"{aggregation} by (gpu) ({PANELS[title]})")
+
     try:
-        wait_until(lambda: dashboard.panel(PANELS["GPU Utilization"]).keys() == {"0", "2"}, "MIG")
+        wait_until(lambda: by_gpu("max", "GPU Utilization").keys() == {"0", "2"}, "MIG")
         replaces = isinstance(node, Exporter)
         lines = {"0": 1, "1": 3 if replaces else 1, "2": 1, "3": 1}
         for title in ("GPU Temperature", "GPU Power Usage", "GPU SM Clocks"):
-            assert dashboard.panel(PANELS[title]) == dict(zip(ALL, VALUES[title], strict=True))
-            assert dashboard.panel(f"count by (gpu) ({PANELS[title]})") == lines
-        watts = dashboard.panel(PANELS["GPU Power Usage"])
+            values = dict(zip(ALL, VALUES[title], strict=True))
+            assert by_gpu("min", title) == by_gpu("max", title) == values
+            assert by_gpu("count", title) == lines
+        watts = by_gpu("max", "GPU Power Usage")
         assert dashboard.panel(TOTAL) == {"": sum(watts[gpu] * lines[gpu] for gpu in ALL)}
         used = PANELS["GPU Framebuffer Mem Used"].replace("{", '{GPU_I_ID="",')
-        found = f"count by (gpu) ({PANELS['GPU Framebuffer Mem Used']})"
+        found = by_gpu("count", "GPU Framebuffer Mem Used")
         if replaces:
             # With -d f, values of instances are not reported for their GPU as well.
             assert dashboard.panel(used).keys() == {"0", "2"}
-            assert dashboard.panel(found) == lines
+            assert found == lines
         else:
             assert dashboard.panel(used).keys() == set(ALL)
-            assert dashboard.panel(found) == {"0": 1, "1": 4, "2": 1, "3": 2}
+            assert found == {"0": 1, "1": 4, "2": 1, "3": 2}
     finally:
         node.fake.set(distinct())
         wait_until(lambda: len(dashboard.panel(PANELS["GPU Utilization"])) == 4, "no MIG")
