@@ -20,6 +20,7 @@ from sources.nvml.reader_parts import (
     GpuReadings,
     Reader,
     ReadTarget,
+    combined,
     reader,
 )
 
@@ -114,13 +115,14 @@ def structs(target: ReadTarget) -> Iterator[Reader]:
     """Yield the readers of the slow tier that read a struct."""
     for call, make, members, is_constant in (
         ("nvmlDeviceGetPciInfo_v3", library.PciInfo, _PCI_IDS, True),
-        ("nvmlDeviceGetPlatformInfo", library.PlatformInfo, _PLACES, True),
         ("nvmlDeviceGetRowRemapperHistogram", library.RowRemapperHistogram, _BANKS, False),
         ("nvmlDeviceGetSramEccErrorStatus", library.SramErrorStatus, _SRAM, False),
     ):
         if target.wants(*members):
             read = _struct(target, call, make, members)
             yield read_once(read) if is_constant else read
+    if target.wants(*_PLACES):
+        yield read_once(_platform(target))
     if target.wants(_MARGIN):
         yield _margin(target)
     if target.wants(*FABRIC):
@@ -145,6 +147,36 @@ def _struct(
             unknown = (max_value + 1, NONE32, NONE64)
             parts.append((box, member, replace(output, unknown=unknown)))
     return reader(target.bind(call, ctypes.byref(box)), *parts)
+
+
+def _platform(target: ReadTarget) -> Reader:
+    """Create a reader of the GPU's place in its platform.
+
+    Without a serial number of the chassis, as in virtual machines, the driver knows only the
+    module: its other numbers are then 0 or 1, and nvidia-smi shows none.
+    """
+    box = library.PlatformInfo()
+    call = target.bind("nvmlDeviceGetPlatformInfo", ctypes.byref(box))
+    outputs = [
+        (member, target.output(field, max_value))
+        for field, (member, max_value) in _PLACES.items()
+        if target.wants(field)
+    ]
+
+    def read(result: GpuReadings, at: Instant) -> int:
+        if code := call():
+            return code
+        is_placed = any(box.chassisSerialNumber)
+        return combined(
+            result,
+            (
+                output.add(result, at, getattr(box, member))
+                for member, output in outputs
+                if (is_placed or member == "moduleId") and getattr(box, member) != _UNKNOWN_PLACE
+            ),
+        )
+
+    return read
 
 
 def _margin(target: ReadTarget) -> Reader:

@@ -75,12 +75,14 @@ static unsigned char small(const Dev *dev, const char *key) {
 }
 
 nvmlReturn_t nvmlDeviceGetPlatformInfo(nvmlDevice_t device, nvmlPlatformInfo_t *out) {
-    unsigned int unused;
+    unsigned int unused, chassis = 1;
     ENTER_DEV(device);
     NEED(out);
     if (out->version != nvmlPlatformInfo_v2)
         return fk_leave(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     nvmlReturn_t code = fk_u32(dev->values, "platform_slot", &unused);
+    fk_u32(dev->values, "platform_chassis", &chassis);
+    memset(out->chassisSerialNumber, (int)chassis, sizeof out->chassisSerialNumber);
     out->slotNumber = small(dev, "platform_slot");
     out->trayIndex = small(dev, "platform_tray");
     out->hostId = small(dev, "platform_host");

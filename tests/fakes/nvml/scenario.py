@@ -142,6 +142,7 @@ _KEYS: Final = frozenset(profiles.VALUES) | {
     "autoboost",
     "inforom_checksum",
     "inforom_valid",
+    "platform_chassis",
     "platform_slot",
     "platform_tray",
     "platform_host",

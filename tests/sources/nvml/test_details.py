@@ -60,6 +60,16 @@ async def read(
     return found
 
 
+IN_A_VIRTUAL_MACHINE = {
+    "platform_chassis": 0,
+    "platform_slot": 0,
+    "platform_tray": 0,
+    "platform_host": 1,
+    "platform_peer": 0,
+    "platform_module": 4,
+}
+"""As an H200's driver reports it, where nvidia-smi shows only the module."""
+
 CASES: list[tuple[str, str, Mapping[str, Any], float | None]] = [
     # what, field, changes of the card, value
     ("all processes", "compute_mode", {"values": {"compute_mode": 0}}, 0),
@@ -76,6 +86,16 @@ CASES: list[tuple[str, str, Mapping[str, Any], float | None]] = [
     ("slot 0", "platform_chassis_slot_number", {"values": {"platform_slot": 0}}, 0),
     ("unknown slot", "platform_chassis_slot_number", {"values": {"platform_slot": 255}}, None),
     ("no platform", "platform_host_id", {}, None),
+    *(
+        (f"{field} without a chassis", field, {"values": IN_A_VIRTUAL_MACHINE}, value)
+        for field, value in (
+            ("platform_chassis_slot_number", None),
+            ("platform_tray_index", None),
+            ("platform_host_id", None),
+            ("platform_peer_type", None),
+            ("platform_module_id", 4),
+        )
+    ),
     ("above the limit", "temperature_margin_celsius", {"values": {"margin_temperature": -3}}, -3),
     ("no GPM", "gpm_supported", {"values": {"gpm_supported": 0}}, 0),
     ("old PCI ids", "pci_combined_id", {"values": {"pci_device_id": ALL_ONES_32}}, None),
