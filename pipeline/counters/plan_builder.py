@@ -22,7 +22,8 @@ from pipeline.fields.name_answers import NameAnswers
 _TYPES: Final = ("gauge", "counter", "label", "untyped")
 _UNSUPPORTED_TYPES: Final = ("histogram", "summary")
 _MAX_LISTED: Final = 100
-_LONGEST_SHOWN: Final = 64
+_LONGEST_SHOWN: Final = 80
+"""Longer names are shortened in messages. DCGM's longest name has 65 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,10 @@ def default_plan(setting: Counters) -> FieldPlan:
 
 
 def planned(text: str, setting: Counters) -> Reading:
-    """Parse a list and build its plan. If rows repeat a name or field, the first one is used.
+    """Parse a list and build its plan. If rows repeat a name, the first one is used.
+
+    A list may have several names of a field, as the old and the new one of DCGM, which may have
+    another unit. Each is exported.
 
     Never raises an exception.
     """
@@ -60,22 +64,21 @@ def planned(text: str, setting: Counters) -> Reading:
             continue
         field = _field(row, answers, guess=len(complaints) < _MAX_LISTED)
         if isinstance(field, str):
-            problem = field
-        elif (first := used.get(row.name) or used.get(field.name)) is not None:
-            problem = f"is the same field as {first.name} on line {first.line}; remove one of them"
-            if first.name == row.name:
-                problem = f"is already on line {first.line}; remove one of them"
+            complaints.append(f"line {row.line}: {_shown_name(row.name)} {field}")
+            continue
+        texts = field.type == "label"
+        # podgpu's name of a field has no prefix yet, and means podgpu's unit.
+        name = field.podgpu_metric if row.name == field.name and not texts else row.name
+        if (first := used.setdefault(name, row)) is not row:
+            about = "is already" if first.name == row.name else f"is the same name as {first.name}"
+            problem = f"{about} on line {first.line}; remove one of them"
+        elif texts:
+            labels.append(LabelRow(name, field.name))
+            continue
         else:
-            used[row.name] = used[field.name] = row
-            if field.type == "label":
-                labels.append(LabelRow(row.name, field.name))
-            else:
-                # Prometheus treats an untyped family like one with a type, which says more.
-                type_ = field.type if row.type == "untyped" else row.type
-                kind = cast('Literal["gauge", "counter"]', type_)
-                # podgpu's name of a field has no prefix yet, and means podgpu's unit.
-                metric = field.podgpu_metric if row.name == field.name else row.name
-                rows.append(Row(field, metric, kind, row.help))
+            # Prometheus treats an untyped family like one with a type, which says more.
+            type_ = field.type if row.type == "untyped" else row.type
+            rows.append(Row(field, name, cast('Literal["gauge", "counter"]', type_), row.help))
             continue
         complaints.append(f"line {row.line}: {_shown_name(row.name)} {problem}")
     plan = None
@@ -161,5 +164,6 @@ def warning(place: str, reading: Reading, fallback: str) -> str:
         return ""
     lines = [f"  {complaint}" for complaint in reading.complaints[:_MAX_LISTED]]
     if count > _MAX_LISTED:
-        lines.append(f"  {count - _MAX_LISTED} more are not listed")
+        rest = count - _MAX_LISTED
+        lines.append(f"  {rest} more are not listed; podgpu fields NAME has the answer for each")
     return "\n".join([f"{head}:" if count else head, *lines])

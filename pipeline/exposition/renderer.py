@@ -125,7 +125,7 @@ class PageTemplate:
         self._copies = MigCopies(layout.attributions, naming.options)
         self._shares = ProcessShares()
         lines: list[bytes] = []
-        line_counts: dict[int, int] = {}
+        readings: list[int] = []
         self._families: list[tuple[int, str, Kind, str]] = []  # with the index of the first line
         self._scales: list[tuple[int, int, int | Fraction]] = []
         self._codes: list[tuple[int, int]] = []
@@ -133,39 +133,30 @@ class PageTemplate:
         for name, group in groupby(layout.series, _FIELD):
             members = list(group)
             begin, stop = stop, stop + len(members)
-            row = plan.row(name)
-            if row is None:
-                line_counts.update((at, 0) for at in range(begin, stop))
-                continue
-            start, family = len(lines), naming.metric(row)
-            own = naming.is_own(family)
-            with_code = family in _WITH_CODE
-            line = family.encode() + (b"{%b%b%b" if with_code else b"{%b%b%b} ")
-            for at, series in enumerate(members, begin):
-                first = len(lines)
-                for uuid in self._copies.devices(series.attribution.device, row.field, own=own):
-                    device = rendered_by_device[uuid]
-                    device_labels = device.own_labels if own else device.device_labels
-                    attrs = _attrs(series.attrs, naming, device.pod_label_names)
-                    if attrs is not None:
-                        holder_labels = self._holder_labels(name, uuid, device, len(lines))
-                        lines += [line % (device_labels, attrs, one) for one in holder_labels]
-                if (count := len(lines) - first) != 1:  # nearly never
-                    line_counts[at] = count
-            kind: Kind = "counter" if (row.type or row.field.type) == "counter" else "gauge"
-            self._families.append((start, family, kind, naming.help_text(row)))
-            divisor = row.field.unit_in(family).divisor
-            if divisor != 1:
-                self._scales.append((start, len(lines), divisor))
-            if with_code:
-                self._codes.append((start, len(lines)))
+            for row in plan.rows_of(name):
+                start, family = len(lines), naming.metric(row)
+                own = naming.is_own(family)
+                with_code = family in _WITH_CODE
+                line = family.encode() + (b"{%b%b%b" if with_code else b"{%b%b%b} ")
+                for at, series in enumerate(members, begin):
+                    for uuid in self._copies.devices(series.attribution.device, row.field, own=own):
+                        device = rendered_by_device[uuid]
+                        device_labels = device.own_labels if own else device.device_labels
+                        attrs = _attrs(series.attrs, naming, device.pod_label_names)
+                        if attrs is not None:
+                            holder_labels = self._holder_labels(name, uuid, device, len(lines))
+                            lines += [line % (device_labels, attrs, one) for one in holder_labels]
+                    readings += [at] * (len(lines) - len(readings))
+                kind: Kind = "counter" if (row.type or row.field.type) == "counter" else "gauge"
+                self._families.append((start, family, kind, naming.help_text(row)))
+                divisor = row.field.unit_in(family).divisor
+                if divisor != 1:
+                    self._scales.append((start, len(lines), divisor))
+                if with_code:
+                    self._codes.append((start, len(lines)))
         self._lines = lines
         # For each line, the index of its reading; None if line and reading correspond one to one.
-        self._reading_of_line = (
-            [at for at in range(stop) for _ in range(line_counts.get(at, 1))]
-            if line_counts
-            else None
-        )
+        self._reading_of_line = None if readings == list(range(stop)) else readings
         info: dict[str, list[bytes]] = {name: [] for name, _ in INFO_FAMILIES}
         for rendered in rendered_by_device.values():
             for name, info_lines in rendered.lines.items():

@@ -122,7 +122,8 @@ class FieldPlan:
 
     Args:
         names: names of the fields. None selects the default fields if there are no `rows`.
-        rows: fields in addition to `names`, with the way to export them; at most one per field.
+        rows: fields in addition to `names`, with the way to export them. A field may have several,
+            with different names of the metric.
         labels: constant texts that all series with DCGM's names have as labels.
     """
 
@@ -133,17 +134,19 @@ class FieldPlan:
         rows: Iterable[Row] = (),
         labels: Iterable[LabelRow] = (),
     ) -> None:
-        custom = {row.field.name: row for row in rows}
+        custom: defaultdict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            custom[row.field.name].append(row)
         if names is None and not custom:
             chosen = {field.name for field in CATALOGUE if field.group in UNASKED}
         else:
             chosen = {*(names or ()), *custom}
-        self.rows: tuple[Row, ...] = tuple(
-            custom.get(field.name) or Row(field) for field in CATALOGUE if field.name in chosen
-        )
         self.labels: tuple[LabelRow, ...] = tuple(labels)
-        self.fields: tuple[Field, ...] = tuple(row.field for row in self.rows)
-        self._rows = {row.field.name: row for row in self.rows}
+        self.fields: tuple[Field, ...] = tuple(each for each in CATALOGUE if each.name in chosen)
+        self._rows = {
+            field.name: tuple(custom.get(field.name) or (Row(field),)) for field in self.fields
+        }
+        self.rows: tuple[Row, ...] = tuple(row for rows in self._rows.values() for row in rows)
 
     @classmethod
     def everything(cls) -> "FieldPlan":
@@ -161,9 +164,9 @@ class FieldPlan:
     def __hash__(self) -> int:
         return hash((self.rows, self.labels))
 
-    def row(self, name: str) -> Row | None:
-        """Return how a field is exported; None if it is not selected."""
-        return self._rows.get(name)
+    def rows_of(self, name: str) -> Sequence[Row]:
+        """Return how a field is exported: the rows in the order of the list; empty without it."""
+        return self._rows.get(name, ())
 
     def any_of(self, *names: str) -> bool:
         """Return whether one of these fields is selected, so that their common call is needed."""

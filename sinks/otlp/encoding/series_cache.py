@@ -103,7 +103,7 @@ class SeriesCache:
         self._known: WeakKeyDictionary[Attribution, DeviceSeries] = WeakKeyDictionary()
         self.on_node = self._resource_template(node_attributes(node, resource))
         for instance in (False, True):
-            for row in plan.rows:
+            for row in (plan.rows_of(each.name)[0] for each in plan.fields):
                 mapping = (
                     metric_names.semconv_mapping(row, instance=instance)
                     if self.semconv

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from config.schema import Counters
 from pipeline.counters.plan_builder import default_plan, planned, warning
 from pipeline.fields import CATALOGUE, LABELS, FieldPlan, in_group
+from pipeline.fields.dcgm_names import dcgm_names
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "counters" / "warning.txt"
 ALONE = Counters(own=False)
@@ -32,7 +33,9 @@ DCGM_FI_DEV_FB_USED, label, a number
 DCGM_FI_DEV_FB_FREE, histogram, no histogram
 DCGM_FI_DEV_FB_FREE, guage, no type
 DCGM_FI_DEV_GPU_UTIL, gauge, again
-dcgm_gpu_utilization, gauge, the same by another name
+dcgm_gpu_utilization, gauge, another name
+gpu_utilization_percent, gauge, podgpu's name
+podgpu_gpu_utilization_percent, gauge, the same name with its prefix
 DCGM_FI_DRIVER_VERSION, label, Driver
 DCGM_FI_DRIVER_VERSION, label, Driver again
 DCGM_FI_DEV_DEC_UTIL
@@ -81,8 +84,11 @@ def shown(plan: FieldPlan | None) -> list[tuple[str, str, str, str]]:
         ),
         pytest.param(
             "DCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge, New.\nDCGM_FI_DEV_GPU_TEMP, gauge, Old.",
-            [("gpu_temperature_celsius", "DCGM_FI_DEV_GPU_TEMP_CELSIUS", "gauge", "New.")],
-            id="the old and the new name: the first row",
+            [
+                ("gpu_temperature_celsius", "DCGM_FI_DEV_GPU_TEMP_CELSIUS", "gauge", "New."),
+                ("gpu_temperature_celsius", "DCGM_FI_DEV_GPU_TEMP", "gauge", "Old."),
+            ],
+            id="the old and the new name: both",
         ),
         pytest.param(
             "DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL, counter, Sum.\nDCGM_FI_PROF_PCIE_TX_BYTES, gauge, R",
@@ -158,7 +164,11 @@ def test_a_label_has_the_name_of_its_row() -> None:
 
 def test_all_ignored_rows_are_listed_in_one_warning() -> None:
     reading = planned(HOSTILE, ALONE)
-    assert [row[0] for row in shown(reading.plan)] == ["gpu_utilization_percent"]
+    assert [row[:2] for row in shown(reading.plan)] == [
+        ("gpu_utilization_percent", "DCGM_FI_DEV_GPU_UTIL"),
+        ("gpu_utilization_percent", "dcgm_gpu_utilization"),
+        ("gpu_utilization_percent", "podgpu_gpu_utilization_percent"),
+    ]
     text = warning("/etc/podgpu/counters.csv", reading, "") + "\n"
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
         GOLDEN.write_text(text, encoding="utf-8")
@@ -190,6 +200,23 @@ def test_a_list_without_usable_rows_gives_no_plan(text: str, expected: str) -> N
     assert warning("c.csv", reading, "the effect") == expected
 
 
+@pytest.mark.parametrize("name", sorted((each.name for each in dcgm_names()), key=len)[-3:])
+def test_a_name_of_dcgm_is_never_shortened(name: str) -> None:
+    [complaint] = planned(f"{name}, histogram, x", Counters()).complaints
+    assert complaint.startswith(f"line 1: {name} ")
+
+
+def test_both_names_of_a_text_are_labels() -> None:
+    names = ("DCGM_FI_DRIVER_VERSION", "DCGM_FI_SYSTEM_DRIVER_VERSION")
+    rows = ["DCGM_FI_DEV_GPU_TEMP, gauge", *(f"{name}, label" for name in names)]
+    reading = planned("\n".join(rows), ALONE)
+    assert reading.plan is not None
+    assert reading.complaints == ()
+    assert [(row.label, row.field) for row in reading.plan.labels] == [
+        (name, "driver_version") for name in names
+    ]
+
+
 def test_a_valid_list_causes_no_warning() -> None:
     assert warning("c.csv", planned("dcgm_fb_used, gauge, Used", Counters()), "") == ""
 
@@ -199,7 +226,7 @@ def test_only_the_first_problems_are_listed_and_the_others_counted() -> None:
     text = "".join(f"DCGM_FI_DEV_GPU_UTL{at}, gauge\n" for at in range(5000))
     lines = warning("c.csv", planned(f"{text}dcgm_fb_used, gauge", Counters()), "").splitlines()
     assert lines[0] == "c.csv: 5000 rows are ignored:"
-    assert lines[-1] == "  4900 more are not listed"
+    assert lines[-1] == "  4900 more are not listed; podgpu fields NAME has the answer for each"
     assert len(lines) == 102
 
 

@@ -64,6 +64,28 @@ def test_bytes_have_no_other_unit_than_bytes() -> None:
         assert of(parsed(shown), name)[0][1] == expected
 
 
+def test_a_list_with_several_names_of_a_field_has_each_in_its_own_unit() -> None:
+    text = """
+DCGM_FI_DEV_FB_USED_BYTES, gauge, New.
+DCGM_FI_DEV_GPU_TEMP, gauge
+DCGM_FI_DEV_FB_USED, gauge, Old.
+podgpu_memory_used_bytes, gauge
+"""
+    shown = page(text, "memory_used_bytes", 3 << 20)
+    assert [
+        (family.name, family.documentation, [sample.value for sample in family.samples])
+        for family in families(shown, Format.TEXT)[:3]
+    ] == [
+        ("DCGM_FI_DEV_FB_USED_BYTES", "New.", [3 << 20]),
+        ("DCGM_FI_DEV_FB_USED", "Old.", [3]),
+        (
+            "podgpu_memory_used_bytes",
+            "Device memory that is allocated, without what the driver reserves.",
+            [3 << 20],
+        ),
+    ]
+
+
 def test_a_rate_in_bytes_is_not_in_dcgm_s_unit() -> None:
     name = "DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND"
     shown = page(f"{name}, gauge", "nvlink_bandwidth_bytes_per_second", 5_000_000)

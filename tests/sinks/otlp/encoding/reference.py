@@ -188,7 +188,7 @@ class Reference:
         for at, (series, reading) in enumerate(
             zip(snapshot.layout.series, snapshot.readings, strict=True)
         ):
-            row = self.plan.row(series.field)
+            row = next(iter(self.plan.rows_of(series.field)), None)
             attribution = series.attribution
             device = attribution.device
             if row is None:
