@@ -326,12 +326,16 @@ class Runtime:
         return self._sessions.session(kubeconfig)
 
     async def _tick(self) -> None:
-        """Send `ClockTicked` after two seconds without any event; measure the loop's delays."""
+        """Send `ClockTicked` after two seconds without any event; measure the loop's delays.
+
+        The status page remembers the newest snapshot at each turn.
+        """
         shared = self._shared
         while True:
             silent = shared.inlet.last.seconds_until(shared.clock.now())
             if silent >= _SILENCE:
                 await shared.inlet.put("", "clock", ClockTicked())
+            self._status_page.remember(self._publisher.latest)
             await shared.inlet.lateness.measure()
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from pipeline.base.telemetry import FamilyPoints, Troubles
 from pipeline.model import NS, Instant, Snapshot, SourceState
 from pipeline.status_page.last_day_usage import LastDayUsage
+from pipeline.status_page.recent_past import Past
 
 _MAX_SECONDS: Final = 253_402_300_799
 """The end of the year 9999, in seconds of Unix time."""
@@ -28,6 +29,7 @@ class StatusInput:
     telemetry: current values of podgpu's own metrics.
     troubles: the last error or warning of each component that had one.
     last_day: usage of the last 24 hours from a ledger; None without a ledger.
+    past: what the status page remembers of earlier snapshots.
     """
 
     node: str
@@ -41,6 +43,7 @@ class StatusInput:
     telemetry: Sequence[FamilyPoints]
     troubles: Troubles = field(default_factory=dict)
     last_day: LastDayUsage | None = None
+    past: Past = field(default_factory=Past)
 
     @property
     def started(self) -> float | None:

@@ -6,10 +6,11 @@ from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from pipeline.base.safe_text import line
-from pipeline.model import Access, Attribution, Holder, Snapshot, Value
+from pipeline.model import NS, Access, Attribution, Holder, Snapshot, Value
+from pipeline.status_page.container_use import DeviceUses, names, processes, text_or_none
 from pipeline.status_page.daemon_state import StatusInput, date
+from pipeline.status_page.last_hour import STEP_NS
 from pipeline.status_page.status_document import (
-    LARGEST,
     AccessStatus,
     GpuStatus,
     HolderStatus,
@@ -17,6 +18,7 @@ from pipeline.status_page.status_document import (
     State,
     XidStatus,
 )
+from pipeline.status_page.use_format import LARGEST, HistoryStatus
 from pipeline.status_page.xid_status import MOST_XIDS, xids
 
 MOST_DEVICES: Final = 1024
@@ -28,6 +30,9 @@ MOST_HOLDERS: Final = 64
 ALL_HOLDERS: Final = 4096
 """Approximate maximum number of holders in a document. With many devices, fewer holders are listed
 for each, so that building the document does not take too long."""
+
+MOST_PROCESSES: Final = 32
+"""Maximum number of processes of one device in a document. Further ones are only counted."""
 
 _UP: Final = "gpu_up"
 _BUSY: Final = "gpu_utilization_percent"
@@ -111,7 +116,25 @@ def _gpu(view: _View, uuid: str, group: Sequence[Attribution]) -> GpuStatus:
         instances=tuple(_instance(view, one, state) for one in below),
         xids=tuple(errors[:MOST_XIDS]),
         xids_left_out=max(len(errors) - MOST_XIDS, 0),
+        history=_history(view, uuid),
     )
+
+
+def _history(view: _View, uuid: str) -> HistoryStatus | None:
+    hour = view.status_input.past.hours.get(uuid)
+    if hour is None:
+        return None
+    return HistoryStatus(
+        step_seconds=STEP_NS // NS,
+        utilization_percent=tuple(_rounded(value) for value in hour.utilization_percent),
+        memory_used_bytes=tuple(_whole(value) for value in hour.memory_used_bytes),
+        power_watts=tuple(_rounded(value) for value in hour.power_watts),
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    number = _number(value)
+    return None if number is None else round(number, 1)
 
 
 def _instance(view: _View, one: Attribution, parent: State) -> InstanceStatus:
@@ -131,16 +154,23 @@ def _common(view: _View, uuid: str, one: Attribution | None) -> dict[str, Any]:
     access = one.access if one is not None else ()
     every = one.holders if one is not None and holders_known else ()
     holders = every[: view.limit]
+    uses = DeviceUses(view.status_input.snapshot, uuid)
+    users = uses.without_holding(every)
+    running = processes(view.status_input.snapshot, uuid)
     return {
         "uuid": line(uuid),
         "utilization_percent": _utilization(uuid, values),
         "memory_used_bytes": _whole(values.get((uuid, _USED))),
         "memory_total_bytes": _whole(values.get((uuid, _TOTAL))),
-        "holders": tuple(_holder(view, each) for each in holders) if holders_known else None,
+        "holders": tuple(_holder(view, each, uses) for each in holders) if holders_known else None,
         "holders_left_out": len(every) - len(holders),
         "conflicts": one.conflicts if one is not None else 0,
         "access": tuple(AccessStatus(**_container(each)) for each in access[: view.limit]),
         "access_left_out": max(len(access) - view.limit, 0),
+        "users": users[: view.limit],
+        "users_left_out": max(len(users) - view.limit, 0),
+        "processes": None if running is None else running[:MOST_PROCESSES],
+        "processes_left_out": max(len(running or ()) - MOST_PROCESSES, 0),
     }
 
 
@@ -163,7 +193,7 @@ def _utilization(uuid: str, values: Values) -> float | None:
     return None if engine is None else round(engine * 100, 1)
 
 
-def _holder(view: _View, holder: Holder) -> HolderStatus:
+def _holder(view: _View, holder: Holder, uses: DeviceUses) -> HolderStatus:
     status_input = view.status_input
     source = status_input.sources.get(holder.source)
     return HolderStatus(
@@ -173,12 +203,12 @@ def _holder(view: _View, holder: Holder) -> HolderStatus:
         share=holder.share,
         replicas=len(holder.replicas) or None,
         age_seconds=status_input.age(source.confirmed_at if source is not None else None),
+        use=uses.of(holder.subject),
     )
 
 
 def _container(one: Holder | Access) -> dict[str, Any]:
-    names = ("namespace", "pod", "container", "uid")
-    return {name: text_or_none(getattr(one.subject, name)) for name in names} | {
+    return names(one.subject) | {
         "source": line(one.source),
         "evidence": one.evidence.name.lower(),
     }
@@ -186,11 +216,6 @@ def _container(one: Holder | Access) -> dict[str, Any]:
 
 def _place(number: int | None) -> int | None:
     return number if number is not None and 0 <= number <= LARGEST else None
-
-
-def text_or_none(text: str | None) -> str | None:
-    """Return a text as one line; None if the text is empty or None."""
-    return line(text) if text else None
 
 
 def _number(value: Value | None) -> float | None:

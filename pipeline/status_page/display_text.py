@@ -1,6 +1,6 @@
-"""Format the numbers and names of a status document as text, and list its problems."""
+"""Format the numbers and names of a status document as text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from pipeline.model import PartialRef
@@ -9,10 +9,9 @@ from pipeline.status_page.status_document import (
     GpuStatus,
     HolderStatus,
     InstanceStatus,
-    SinkStatus,
-    SourceStatus,
     StatusDocument,
 )
+from pipeline.status_page.use_format import ContainerStatus
 
 UNKNOWN: Final = "unknown"
 
@@ -20,12 +19,6 @@ _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 _HOURS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 _KILOWATT_HOURS: Final = (("kWh", 3.6e6), ("Wh", 3600.0))
-
-SILENT: Final = 300.0
-"""Seconds after which a source that is up should have reported, or confirmed its claims, again."""
-
-RECENT: Final = 900.0
-"""Seconds after a loss of data during which the loss counts as a problem."""
 
 
 def span(seconds: float) -> str:
@@ -72,7 +65,7 @@ def _measured(figure: float, units: Sequence[tuple[str, float]], digits: int) ->
     return f"{text}\N{NO-BREAK SPACE}{name}"
 
 
-def holder_name(holder: HolderStatus | PartialRef) -> str:
+def holder_name(holder: ContainerStatus | PartialRef) -> str:
     """Return `namespace/pod (container)`, without the parts that are unknown."""
     pod = holder.pod or (f"uid {holder.uid}" if holder.uid else UNKNOWN)
     whole = f"{holder.namespace}/{pod}" if holder.namespace else pod
@@ -166,12 +159,9 @@ def held(gpu: GpuStatus) -> str:
     return f"{sum(1 for holders in known if holders)} of {several} held"
 
 
-def problems(status: StatusDocument) -> list[str]:
-    """Return one line of text for each problem; empty if there is none.
-
-    Problems of GPUs come first, then those of sources, sinks and claims.
-    """
-    return [*_gpus(status), *_sources(status.sources), *_sinks(status.sinks), *_claims(status)]
+def device_name(gpu: GpuStatus, instance: InstanceStatus) -> str:
+    """Return the name of an instance with that of its GPU: `GPU 3 1g.10gb GI 7, CI 0`."""
+    return f"{gpu_name(gpu)} {instance.profile or 'MIG'} {placement_text(instance)}"
 
 
 def summary(status: StatusDocument) -> str:
@@ -188,67 +178,3 @@ def summary(status: StatusDocument) -> str:
     if not instances:
         return whole
     return f"{whole}; {instances} MIG instance{'' if instances == 1 else 's'}"
-
-
-def _gpus(status: StatusDocument) -> Iterator[str]:
-    if status.gpus is None:
-        down = [each.name for each in status.sources if each.state == "down"]
-        why = f" (down: {', '.join(down)})" if down else " yet"
-        yield f"no source has reported GPUs{why}"
-        return
-    for gpu in status.gpus:
-        if gpu.state == "lost":
-            yield f"{gpu_name(gpu)} is lost: it was present before and no longer responds"
-    if status.devices_left_out:
-        yield f"{amount(status.devices_left_out)} more devices are not shown"
-
-
-def _sources(sources: tuple[SourceStatus, ...]) -> Iterator[str]:
-    for source in sources:
-        if source.state == "down":
-            why = source.error.text if source.error is not None else "no reason is known"
-            yield f"source {source.name} is down: {why}"
-        elif source.state == "up":
-            yield from _silent_source(source)
-        if text := unresolved_text(source.unresolved):
-            yield f"source {source.name} reports {text}"
-
-
-def _silent_source(source: SourceStatus) -> Iterator[str]:
-    age, confirmed = source.age_seconds, source.confirmed_seconds
-    if age is not None and age > SILENT:
-        yield f"source {source.name} is up, but has not reported for {span(age)}"
-    elif confirmed is not None and confirmed > SILENT:
-        yield (
-            f"source {source.name} has not confirmed its reports of holders for {span(confirmed)}"
-        )
-
-
-def _sinks(sinks: tuple[SinkStatus, ...]) -> Iterator[str]:
-    for sink in sinks:
-        error = sink.error
-        # The text of a warning is omitted: it need not be the reason for the problem.
-        why = f": {error.text}" if error is not None and error.over is not None else ""
-        if sink.up is False:
-            yield f"sink {sink.name} is down{why}"
-        elif sink.delivering is False:
-            yield f"sink {sink.name}: nothing is delivered{why}"
-        if sink.queue_writable is False:
-            yield (
-                f"sink {sink.name}: its queue cannot be written to disk; data that waits in memory "
-                "is lost if podgpu stops"
-            )
-        if sink.lost_seconds is not None and sink.lost_seconds <= RECENT:
-            counts = ((sink.dropped, "dropped"), (sink.rejected, "rejected"))
-            counts_text = ", ".join(f"{amount(count)} {word}" for count, word in counts if count)
-            why = f": {error.text}" if error is not None and error.over is False else ""
-            yield f"sink {sink.name} loses data, {counts_text} since podgpu started{why}"
-
-
-def _claims(status: StatusDocument) -> Iterator[str]:
-    for gpu in status.gpus or ():
-        if text := conflicts_text(gpu):
-            yield f"{gpu_name(gpu)}: {text}"
-        for each in gpu.instances:
-            if text := conflicts_text(each):
-                yield f"{gpu_name(gpu)} {each.profile or 'MIG'} {placement_text(each)}: {text}"

@@ -12,10 +12,11 @@ from pipeline.base.safe_text import line
 from pipeline.base.telemetry import Point
 from pipeline.ledger.reports import Report, Row, Sum
 from pipeline.model import Instant, SourceState
+from pipeline.status_page.container_use import text_or_none
 from pipeline.status_page.daemon_state import StatusInput, date
-from pipeline.status_page.device_status import MOST_DEVICES, gpus, text_or_none
+from pipeline.status_page.device_status import MOST_DEVICES, gpus
+from pipeline.status_page.problem_list import with_problems
 from pipeline.status_page.status_document import (
-    LARGEST,
     AmountsStatus,
     DayStatus,
     DeviceAmountsStatus,
@@ -26,6 +27,7 @@ from pipeline.status_page.status_document import (
     StatusDocument,
     UsageStatus,
 )
+from pipeline.status_page.use_format import LARGEST
 
 MOST_PODS: Final = 10
 """Maximum number of pods in a document: those with the most held time. The others are summed."""
@@ -47,7 +49,7 @@ def status_of(status_input: StatusInput) -> StatusDocument:
     started = status_input.started
     of_sources, of_sinks = (_figures(status_input, role) for role in ("source", "sink"))
     losses = _losses(status_input)
-    return StatusDocument(
+    status = StatusDocument(
         node=line(status_input.node),
         podgpu=status_input.version,
         time=date(status_input.now.wall_ns),
@@ -67,6 +69,7 @@ def status_of(status_input: StatusInput) -> StatusDocument:
         ),
         usage=_used(status_input),
     )
+    return with_problems(status, status_input)
 
 
 def _driver(status_input: StatusInput) -> str | None:

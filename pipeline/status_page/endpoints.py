@@ -11,10 +11,11 @@ import msgspec
 from pipeline.component.contracts import HttpRequest, HttpResponse
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.http.builtin_pages import Links, Pages
-from pipeline.model import NS, Instant
+from pipeline.model import NS, Instant, Snapshot
 from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.html.page import HEADERS, body, footer, refresh
+from pipeline.status_page.recent_past import RecentPast
 from pipeline.status_page.status_document import StatusDocument
 
 PATH: Final = "/status"
@@ -37,6 +38,11 @@ class StatusPages:
         self._now = now
         self._known = known
         self._last: tuple[Instant, _StateAtOneTime] | None = None
+        self._past = RecentPast()
+
+    def remember(self, snapshot: Snapshot | None) -> None:
+        """Remember what later pages show of a snapshot: the last hour, and when faults began."""
+        self._past.add(snapshot)
 
     @property
     def pages(self) -> Pages:
@@ -68,10 +74,13 @@ class StatusPages:
         now, last = self._now(), self._last
         if last is None or (last[1].finished and now.mono_ns - last[0].mono_ns >= GOOD_FOR_NS):
             known = self._known()
+            self.remember(known.snapshot)
             # A copy, because a thread renders it while the daemon changes the original.
             last = self._last = (
                 now,
-                _StateAtOneTime(replace(known, troubles=dict(known.troubles))),
+                _StateAtOneTime(
+                    replace(known, troubles=dict(known.troubles), past=self._past.known())
+                ),
             )
         return last[1]
 

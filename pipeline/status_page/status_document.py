@@ -3,38 +3,26 @@
 An unknown value is null, never 0 or an empty text.
 """
 
-from datetime import datetime
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
+
+from pipeline.status_page.use_format import (
+    ContainerStatus,
+    Count,
+    Figure,
+    HistoryStatus,
+    Moment,
+    ProblemStatus,
+    ProcessStatus,
+    UserStatus,
+    UseStatus,
+)
 
 VERSION: Final = 1
 """Version of the format. It increases if readers of the old format would be misled."""
 
-LARGEST: Final = 10**18
-"""Largest number in a document. Larger readings are invalid, and some JSON parsers cannot read
-them."""
-
 State: TypeAlias = Literal["up", "lost", "unknown"]
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
-Figure: TypeAlias = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
-Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
-
-
-class ContainerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A container that a source reports for a device; names are null if they are unknown.
-
-    Attributes:
-        namespace: namespace of the pod.
-        pod: name of the pod.
-        container: name of the container.
-        uid: UID of the pod.
-    """
-
-    namespace: str | None
-    pod: str | None
-    container: str | None
-    uid: str | None
 
 
 class HolderStatus(ContainerStatus, frozen=True, kw_only=True):
@@ -49,6 +37,7 @@ class HolderStatus(ContainerStatus, frozen=True, kw_only=True):
         source: name of the source that reports the holder.
         evidence: evidence of the claim.
         age_seconds: seconds since the source last confirmed its claims; null if it never did.
+        use: what the container itself uses of the device; null without usage accounts.
     """
 
     since: Moment
@@ -58,6 +47,7 @@ class HolderStatus(ContainerStatus, frozen=True, kw_only=True):
     source: str
     evidence: str
     age_seconds: Figure | None
+    use: UseStatus | None = None
 
 
 class AccessStatus(ContainerStatus, frozen=True, kw_only=True):
@@ -89,6 +79,10 @@ class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
         access: containers that have access and do not hold the device; missing in documents of
             older podgpu versions.
         access_left_out: number of further containers with access.
+        users: containers that use the device without holding it, by the usage accounts.
+        users_left_out: number of further such containers.
+        processes: processes on the device; null if they could not be listed.
+        processes_left_out: number of further processes.
     """
 
     uuid: str
@@ -101,6 +95,10 @@ class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
     conflicts: Count
     access: tuple[AccessStatus, ...] = ()
     access_left_out: Count = 0
+    users: tuple[UserStatus, ...] = ()
+    users_left_out: Count = 0
+    processes: tuple[ProcessStatus, ...] | None = None
+    processes_left_out: Count = 0
 
 
 class InstanceStatus(DeviceStatus, frozen=True, kw_only=True):
@@ -149,6 +147,7 @@ class GpuStatus(DeviceStatus, frozen=True, kw_only=True):
         instances: MIG instances of the GPU.
         xids: its XID errors, the latest first; missing in documents of older podgpu versions.
         xids_left_out: number of further codes.
+        history: the last hour; null if nothing was read in it.
     """
 
     index: Count | None
@@ -159,6 +158,7 @@ class GpuStatus(DeviceStatus, frozen=True, kw_only=True):
     instances: tuple[InstanceStatus, ...]
     xids: tuple[XidStatus, ...] = ()
     xids_left_out: Count = 0
+    history: HistoryStatus | None = None
 
 
 class ErrorStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -362,6 +362,8 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
         sources: sources in the order of the configuration.
         sinks: sinks in the order of the configuration.
         usage: usage of the last 24 hours; null without a ledger.
+        problems: what needs attention, the most severe first; null in documents of older podgpu
+            versions.
     """
 
     version: int = VERSION
@@ -377,3 +379,4 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[SourceStatus, ...]
     sinks: tuple[SinkStatus, ...]
     usage: UsageStatus | None = None
+    problems: tuple[ProblemStatus, ...] | None = None

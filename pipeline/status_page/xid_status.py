@@ -8,7 +8,8 @@ from typing import Final
 from pipeline.fields.xid_catalogue import XIDS
 from pipeline.model import NS, Snapshot, Value
 from pipeline.status_page.daemon_state import date
-from pipeline.status_page.status_document import LARGEST, XidStatus
+from pipeline.status_page.status_document import XidStatus
+from pipeline.status_page.use_format import LARGEST
 
 MOST_XIDS: Final = 16
 """Maximum number of codes of one GPU in a document: the latest. Further ones are only counted."""

@@ -20,7 +20,8 @@ from pipeline.diagnostics.port_owner import PortOwner, certificate, identify
 from pipeline.diagnostics.process_lookup import FileOwner, find_port_owner
 from pipeline.host.listen_sockets import bind, reason
 from pipeline.model import NS
-from pipeline.status_page.display_text import problems, summary
+from pipeline.status_page.display_text import summary
+from pipeline.status_page.problem_text import problems
 from pipeline.status_page.status_document import StatusDocument
 from podgpu.doctor.delivery_queues import check_rates
 from podgpu.doctor.web_config import identity_if_mutual_tls

@@ -5,11 +5,12 @@ from hashlib import sha256
 from typing import Final
 
 from pipeline.http.builtin_pages import Links
-from pipeline.status_page.display_text import problems, span, summary
+from pipeline.status_page.display_text import span, summary
 from pipeline.status_page.html.elements import link, text
 from pipeline.status_page.html.tables import gpus, sinks, sources
 from pipeline.status_page.html.usage_tables import used
 from pipeline.status_page.html.xid_table import xids
+from pipeline.status_page.problem_text import problems
 from pipeline.status_page.status_document import StatusDocument
 
 STYLE: Final = """

@@ -14,7 +14,8 @@ import msgspec
 from pipeline.base.clock import Clock, SystemClock
 from pipeline.base.errors import ComponentError, PermanentError, TransientError
 from pipeline.model import Instant
-from pipeline.status_page.display_text import problems, summary
+from pipeline.status_page.display_text import summary
+from pipeline.status_page.problem_text import problems
 from pipeline.status_page.status_document import VERSION, StatusDocument
 from podgpu.cli import daemon_client
 from podgpu.cli.client_options import NO_ACCESS_OPTIONS, Access, access_of

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from pipeline.status_page.display_text import amount, problems, span, summary, unresolved_text
+from pipeline.status_page.display_text import amount, span, summary, unresolved_text
+from pipeline.status_page.problem_text import listed
 from pipeline.status_page.status_document import (
     ErrorStatus,
     GpuStatus,
@@ -254,9 +255,9 @@ def _second(feed: DaemonStatus) -> str:
         return f"! no response for {span(feed.age_seconds)}: {feed.error}"
     if feed.status.waiting_for:
         return f"not ready: {feed.status.waiting_for}"
-    found = problems(feed.status)
+    found = listed(feed.status)
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"!{more} {found[0]}" if found else ""
+    return f"!{more} {found[0].text}" if found else ""
 
 
 def _bottom(state: State, first: int, last: int, count: int) -> str:

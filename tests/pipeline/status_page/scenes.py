@@ -19,6 +19,7 @@ from pipeline.model import (
 )
 from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.document_builder import status_of
+from pipeline.status_page.recent_past import RecentPast
 from pipeline.status_page.status_document import StatusDocument
 from tests.support.nodes import START, Node, at, claim, claims, gpu, kubelet_claim, mig, reading
 
@@ -40,12 +41,14 @@ def status_input(
 ) -> StatusInput:
     """Return the input of the status page on a node with these reports."""
     own = telemetry or Telemetry(families=OWN_FAMILIES)
+    past, snapshot = RecentPast(), example.snapshot()
+    past.add(snapshot)
     result = StatusInput(
         node="node-1",
         version="0.1.0",
         now=now,
         ready=(True, "ready"),
-        snapshot=example.snapshot(),
+        snapshot=snapshot,
         sources=example.join.sources(),
         holders_known=example.join.holders_known,
         sinks={"metrics": "prometheus"} if sinks is None else sinks,
@@ -56,6 +59,7 @@ def status_input(
             }
         ),
         troubles=dict(own.problems),
+        past=past.known(),
     )
     return replace(result, **other)  # type: ignore[arg-type]
 

@@ -11,8 +11,8 @@ from pipeline.base.telemetry import Meter, Telemetry
 from pipeline.component.registry import OWN_FAMILIES
 from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.device_status import ALL_HOLDERS, MOST_DEVICES, MOST_HOLDERS
-from pipeline.status_page.display_text import problems
 from pipeline.status_page.document_builder import status_of
+from pipeline.status_page.problem_text import problems
 from pipeline.status_page.status_document import GpuStatus, StatusDocument
 from tests.pipeline.status_page.scenes import (
     hostile,

@@ -8,9 +8,10 @@ import pytest
 from pipeline.base.telemetry import Meter, Telemetry
 from pipeline.component.registry import OWN_FAMILIES
 from pipeline.model import SourceLost
-from pipeline.status_page.display_text import amount, problems
+from pipeline.status_page.display_text import amount
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.html.tables import sinks
+from pipeline.status_page.problem_text import problems
 from pipeline.status_page.status_document import StatusDocument
 from podgpu.cli.top.view import components
 from tests.pipeline.status_page.scenes import report_claims, started_node, status, status_input
@@ -285,8 +286,10 @@ def test_a_source_that_is_up_and_silent_is_a_problem(
         found.sources[1], age_seconds=age, confirmed_seconds=confirmed
     )
     sources = (found.sources[0], kubelet)
-    found_problems = problems(msgspec.structs.replace(found, sources=sources))
+    found_problems = problems(msgspec.structs.replace(found, sources=sources, problems=None))
     assert found_problems == ([] if expected is None else [expected])
     down = msgspec.structs.replace(kubelet, state="down")
-    found_problems = problems(msgspec.structs.replace(found, sources=(found.sources[0], down)))
+    found_problems = problems(
+        msgspec.structs.replace(found, sources=(found.sources[0], down), problems=None)
+    )
     assert found_problems == ["source kubelet is down: no reason is known"]

@@ -7,8 +7,9 @@ import pytest
 
 from pipeline.model import NS, Claim, Evidence, Pod, PodInfo, PodsReplaced, Reading
 from pipeline.status_page.device_status import MOST_HOLDERS
-from pipeline.status_page.display_text import access_text, problems, summary
+from pipeline.status_page.display_text import access_text, summary
 from pipeline.status_page.document_builder import status_of
+from pipeline.status_page.problem_text import problems
 from pipeline.status_page.status_document import VERSION, GpuStatus, StatusDocument
 from tests.pipeline.status_page.scenes import (
     GIB,
@@ -116,7 +117,8 @@ def test_a_field_without_readings_is_null_and_not_0() -> None:
     assert set(nothing) == {None}
     text = msgspec.json.encode(found).decode()
     assert '"power_watts":null' in text
-    for counted in ("index", "holders_left_out", "conflicts", "access_left_out"):
+    lists = ("holders", "access", "users", "processes", "xids")
+    for counted in ("index", "conflicts", *(f"{each}_left_out" for each in lists)):
         text = text.replace(f'"{counted}":0,', "")
     assert ":0," not in text
 
@@ -180,7 +182,10 @@ def test_a_holder_of_a_part_has_its_share() -> None:
 def test_conflicts_are_counted_and_reported() -> None:
     found = status("troubled")
     assert gpus(found)[1].conflicts == 2
-    assert "GPU 1: claims of 2 pods conflict with others" in problems(found)
+    assert (
+        "GPU 1: claims of 2 pods conflict with others; claimed by: ml/new, ml/old; advice: compare "
+        "them with the processes on the GPU, and delete the pod whose claim is wrong"
+    ) in problems(found)
 
 
 def test_a_container_with_access_that_is_no_holder_is_reported() -> None:

@@ -63,7 +63,11 @@ async def test_the_table_is_printed_once(
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "node-1: 4 GPUs: 2 up, 1 lost, 1 unknown, 2027-01-15 08:10:00 UTC"
-    assert lines[1] == "! GPU 0 is lost: it was present before and no longer responds"
+    assert lines[1] == (
+        "! GPU 0 is lost: it was present before and no longer responds; advice: look for its XID "
+        "errors, drain the node and reboot it; if the GPU stays away, check the board, its power "
+        "and its connectors"
+    )
     assert len([line for line in lines if line.startswith("! ")]) == 6
     assert [line.split()[0] for line in lines if line[:1] in set("0123")] == ["0", "1", "2", "3"]
     assert "ml/serve-2 (main)" in out
@@ -145,7 +149,7 @@ ODD = "x\x1b[2J\x1b]0;y\x07\x9b31m\N{RIGHT-TO-LEFT OVERRIDE}\r\nz"
 def filled(value: object) -> object:
     """Return a document with every text replaced that a user can choose."""
     if isinstance(value, dict):
-        unchanged = ("time", "started", "since", "state", "version")
+        unchanged = ("time", "started", "since", "state", "version", "severity", "part")
         return {k: v if k in unchanged else filled(v) for k, v in value.items()}
     if isinstance(value, list):
         return [filled(each) for each in value]

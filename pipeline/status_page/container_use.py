@@ -1,0 +1,85 @@
+"""What containers and processes use of a device, from the usage accounts of a snapshot."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pipeline.base.safe_text import line
+from pipeline.model import ContainerUsage, Holder, PartialRef, Snapshot
+from pipeline.status_page.use_format import LARGEST, ProcessStatus, UserStatus, UseStatus
+
+
+class DeviceUses:
+    """What containers use of one device now.
+
+    Args:
+        snapshot: the snapshot; None before the first.
+        uuid: the device.
+    """
+
+    def __init__(self, snapshot: Snapshot | None, uuid: str) -> None:
+        usage = None if snapshot is None else snapshot.usage
+        account = None if usage is None else usage.devices.get(uuid)
+        containers = () if account is None else account.containers
+        self._uses = {one.subject: one for one in containers if one.ended is None}
+
+    def of(self, subject: PartialRef) -> UseStatus | None:
+        """Return the use of a container; None if it has no account."""
+        found = self._uses.get(_whole_name(subject))
+        return None if found is None else _use(found)
+
+    def without_holding(self, holders: Sequence[Holder]) -> tuple[UserStatus, ...]:
+        """Return the containers that use the device and are not among its holders."""
+        held = {_whole_name(one.subject) for one in holders}
+        return tuple(
+            UserStatus(**names(subject), use=_use(one))
+            for subject, one in self._uses.items()
+            if subject not in held and (one.memory_bytes or one.recent_busy_ppm)
+        )
+
+
+def processes(snapshot: Snapshot | None, uuid: str) -> tuple[ProcessStatus, ...] | None:
+    """Return the processes on a device, those with the most memory first; None if unknown."""
+    found = None if snapshot is None else snapshot.processes.get(uuid)
+    if found is None:
+        return None
+    ordered = sorted(found, key=lambda one: (-(one.memory_bytes or 0), one.pid))
+    return tuple(
+        ProcessStatus(
+            pid=min(max(one.pid, 0), LARGEST),
+            kind=one.kind,
+            memory_used_bytes=_count(one.memory_bytes),
+        )
+        for one in ordered
+    )
+
+
+def names(subject: PartialRef) -> dict[str, str | None]:
+    """Return the names of a container for a document."""
+    return {
+        name: text_or_none(getattr(subject, name))
+        for name in ("namespace", "pod", "container", "uid")
+    }
+
+
+def text_or_none(text: str | None) -> str | None:
+    """Return a text as one line; None if the text is empty or None."""
+    return line(text) if text else None
+
+
+def _whole_name(subject: PartialRef) -> PartialRef:
+    """Return a name as usage accounts have it: a restarted container is the same container."""
+    return replace(subject, container_id="")
+
+
+def _use(one: ContainerUsage) -> UseStatus:
+    busy, holding = one.recent_busy_ppm, one.holding
+    energy = one.energy_mj if holding is None else holding.energy_mj
+    return UseStatus(
+        busy_percent=None if busy is None else round(busy / 1e4, 1),
+        memory_used_bytes=_count(one.memory_bytes),
+        energy_joules=None if energy is None else min(max(energy / 1e3, 0), LARGEST),
+    )
+
+
+def _count(number: int | None) -> int | None:
+    return None if number is None else min(max(number, 0), LARGEST)

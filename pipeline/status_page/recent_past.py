@@ -1,0 +1,46 @@
+"""What the status page remembers: the last hour of each GPU, faults, and XID errors."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from weakref import ref
+
+from pipeline.model import Snapshot
+from pipeline.status_page.fault_memory import FaultMemory, KnownFault, KnownXid
+from pipeline.status_page.last_hour import HourOfGpu, LastHour
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is remembered at one time.
+
+    Attributes:
+        hours: the last hour of each GPU, by UUID.
+        faults: faults that are present.
+        xids: XID errors of the last hour.
+    """
+
+    hours: Mapping[str, HourOfGpu] = field(default_factory=dict)
+    faults: tuple[KnownFault, ...] = ()
+    xids: tuple[KnownXid, ...] = ()
+
+
+class RecentPast:
+    """Remembers what the page shows of earlier snapshots, in bounded memory."""
+
+    def __init__(self) -> None:
+        # Weak: otherwise the snapshot would stay in memory longer than it is shown.
+        self._snapshot: Callable[[], Snapshot | None] = lambda: None
+        self._hour = LastHour()
+        self._faults = FaultMemory()
+
+    def add(self, snapshot: Snapshot | None) -> None:
+        """Add the newest snapshot; nothing happens if it was added before, or if there is none."""
+        if snapshot is None or snapshot is self._snapshot():
+            return
+        self._snapshot = ref(snapshot)
+        self._hour.add(snapshot)
+        self._faults.add(snapshot)
+
+    def known(self) -> Past:
+        """Return a copy, which a thread can read."""
+        return Past(self._hour.hours(), self._faults.faults, self._faults.xids)
