@@ -15,7 +15,7 @@ from pipeline.base.telemetry import FamilyPoints, Meter
 from pipeline.component.accepted_annotations import AcceptedAnnotations
 from pipeline.fields import FieldPlan
 from pipeline.model import Envelope, Event, Hint, Snapshot, TotalsRestored
-from pipeline.model.ledger_usage import UsageWindow
+from pipeline.model.ledger_usage import HourTotal, UsageWindow
 
 
 class KubeApi(Protocol):
@@ -301,6 +301,17 @@ class UsageHistory(Protocol):
 
     async def window(self, start_ns: int, end_ns: int) -> UsageWindow:
         """Return the usage within a time range.
+
+        Args:
+            start_ns: start of the range, in nanoseconds of Unix time.
+            end_ns: end of the range, in nanoseconds of Unix time.
+
+        Raises:
+            TransientError: the usage cannot be read now.
+        """
+
+    async def hours(self, start_ns: int, end_ns: int) -> tuple[HourTotal, ...]:
+        """Return the total usage of each hour within a time range, the oldest first.
 
         Args:
             start_ns: start of the range, in nanoseconds of Unix time.

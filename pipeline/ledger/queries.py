@@ -11,7 +11,14 @@ from typing import Any, Final
 
 from pipeline.ledger.schema import HOUR_NS, UNATTRIBUTED_ID, invalid_value_error, transaction
 from pipeline.model import PartialRef, StringPairs
-from pipeline.model.ledger_usage import ContainerIdentity, DeviceTotal, Gap, UsageRow, UsageWindow
+from pipeline.model.ledger_usage import (
+    ContainerIdentity,
+    DeviceTotal,
+    Gap,
+    HourTotal,
+    UsageRow,
+    UsageWindow,
+)
 
 FIRST_FIGURES: Final = (
     "the first figures come within half a minute after podgpu's start, after two usage samples of "
@@ -40,6 +47,12 @@ _LATEST_NS: Final = 1 << 62
 _TOTALS: Final = """
 SELECT device, SUM(accounted_ns), SUM(gap_ns), SUM(busy_ns), SUM(energy_mj), {unknown}
 FROM device_hours WHERE hour >= ? AND hour < ? GROUP BY device
+"""
+_HOURS: Final = """
+SELECT d.hour, SUM(d.accounted_ns), {unknown}, ifnull(
+    (SELECT SUM(h.held_ns) FROM hours AS h WHERE h.hour = d.hour AND h.container <> ?), 0
+), SUM(d.busy_ns), SUM(d.energy_mj)
+FROM device_hours AS d WHERE d.hour >= ? AND d.hour < ? GROUP BY d.hour ORDER BY d.hour
 """
 _GAPS: Final = """
 SELECT d.uuid, g.start_ns, g.end_ns, g.reason FROM gaps AS g JOIN devices AS d ON d.id = g.device
@@ -131,8 +144,7 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> U
             )
         }
         spent = tuple(_usage_rows(connection, devices, first, beyond))
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        totals_of = _TOTALS.format(unknown="0" if version < 2 else "SUM(ifnull(unknown_ns, 0))")
+        totals_of = _TOTALS.format(unknown=_unknown(connection))
         totals = [
             DeviceTotal(*devices[device], *rest)
             for device, *rest in (
@@ -147,6 +159,35 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> U
         )
     totals.sort(key=lambda one: one.device)
     return UsageWindow(str(node[0]) if node else "", start, end, spent, tuple(totals), gaps)
+
+
+def read_hours(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> tuple[HourTotal, ...]:
+    """Return the total usage of each hour that overlaps a span of time, the oldest first.
+
+    Args:
+        connection: connection from `open_readonly`; no transaction is open.
+        start_ns: start of the span, in nanoseconds of Unix time.
+        end_ns: end of the span, in nanoseconds of Unix time, later than `start_ns`.
+
+    Raises:
+        sqlite3.Error: the file cannot be read.
+    """
+    first, beyond = start_ns // HOUR_NS, -(-min(end_ns, _LATEST_NS) // HOUR_NS)
+    with transaction(connection, "BEGIN"), _as_database_error():
+        query = _HOURS.format(unknown=_unknown(connection))
+        rows = connection.execute(query, (UNATTRIBUTED_ID, first, beyond))
+        return tuple(
+            [
+                HourTotal(hour * HOUR_NS, *rest)
+                for hour, *rest in (_typed(row, "nnnnoo") for row in rows)
+            ]
+        )
+
+
+def _unknown(connection: sqlite3.Connection) -> str:
+    """Return the expression for the time with unknown holders, which version 1 does not store."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return "0" if version < 2 else "SUM(ifnull(unknown_ns, 0))"
 
 
 def read_holdings(

@@ -70,6 +70,27 @@ class DeviceTotal:
 
 
 @dataclass(frozen=True, slots=True)
+class HourTotal:
+    """Total usage of all devices in one hour.
+
+    Attributes:
+        start_ns: start of the hour, in nanoseconds of Unix time.
+        accounted_ns: the time with an account, summed over all devices.
+        unknown_ns: the part of it for which the holders are unknown.
+        held_ns: held time of all containers.
+        busy_ns: busy time; None where it was never known.
+        energy_mj: energy in millijoules; None where it was never known.
+    """
+
+    start_ns: int
+    accounted_ns: int
+    unknown_ns: int
+    held_ns: int
+    busy_ns: int | None
+    energy_mj: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Gap:
     """A span of time without an account.
 

@@ -15,6 +15,7 @@ from pipeline.model import Instant, SourceState
 from pipeline.status_page.container_use import text_or_none
 from pipeline.status_page.daemon_state import StatusInput, date
 from pipeline.status_page.device_status import MOST_DEVICES, gpus
+from pipeline.status_page.periods import days_of, hours_of
 from pipeline.status_page.problem_list import with_problems
 from pipeline.status_page.status_document import (
     AmountsStatus,
@@ -199,6 +200,8 @@ def _used(status_input: StatusInput) -> UsageStatus | None:
         day=None
         if day.report is None or not day.report.window.totals
         else _day(status_input, day.report),
+        hours=hours_of(day),
+        days=days_of(day),
     )
 
 

@@ -1,4 +1,4 @@
-"""Usage of the last 24 hours, read from a ledger while the status page is viewed."""
+"""Usage of the last 24 hours and 28 days, read from a ledger while the status page is viewed."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -11,9 +11,12 @@ from pipeline.component.contracts import UsageHistory
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.ledger.reports import GroupBy, Prices, Report, build_report
 from pipeline.model import NS, Instant
-from pipeline.model.ledger_usage import UsageWindow
+from pipeline.model.ledger_usage import HourTotal, UsageWindow
 
 DAY_NS: Final = 86_400 * NS
+
+MOST_DAYS: Final = 28
+"""Number of days (UTC), with the present one, whose totals are read."""
 
 GOOD_FOR_NS: Final = 60 * NS
 """Nanoseconds for which a result is used before the ledger is queried again."""
@@ -38,6 +41,7 @@ class LastDayUsage:
         devices: usage by device; None before the first result.
         read_at: time of the result; None before the first result.
         error: error of the last query; empty if the query succeeded.
+        hours: total usage of each hour of the last days with usage data, the oldest first.
     """
 
     sink: str
@@ -45,6 +49,7 @@ class LastDayUsage:
     devices: Report | None = None
     read_at: Instant | None = None
     error: str = ""
+    hours: tuple[HourTotal, ...] = ()
 
 
 class LastDayCache:
@@ -95,9 +100,12 @@ class LastDayCache:
     async def _run_query(self, ledger: UsageHistory) -> None:
         now = self._clock.now()
         error, reports = "", None
+        hours: tuple[HourTotal, ...] = ()
         try:
             async with asyncio.timeout(QUERY_TIMEOUT):
                 window = await ledger.window(max(now.wall_ns - DAY_NS, 0), now.wall_ns)
+                first_day = now.wall_ns // DAY_NS - MOST_DAYS + 1
+                hours = await ledger.hours(max(first_day * DAY_NS, 0), now.wall_ns)
                 reports = await _group(window)
         except TimeoutError:
             error = (
@@ -111,7 +119,7 @@ class LastDayCache:
             self._known = (
                 replace(self._known, error=error)
                 if reports is None
-                else LastDayUsage(self._known.sink, *reports, now)
+                else LastDayUsage(self._known.sink, *reports, now, hours=hours)
             )
 
 

@@ -13,6 +13,7 @@ from pipeline.status_page.use_format import (
     Figure,
     HistoryStatus,
     Moment,
+    PeriodStatus,
     ProblemStatus,
     ProcessStatus,
     UserStatus,
@@ -336,12 +337,16 @@ class UsageStatus(msgspec.Struct, frozen=True, kw_only=True):
         error: error of the last query; null if the query succeeded.
         day: the last result; null before the first result, or if the ledger has no data for this
             time.
+        hours: hours of the last 24 with usage data, the oldest first.
+        days: days (UTC) of the last 28 with usage data, the oldest first.
     """
 
     sink: str
     age_seconds: Figure | None
     error: str | None
     day: DayStatus | None
+    hours: tuple[PeriodStatus, ...] = ()
+    days: tuple[PeriodStatus, ...] = ()
 
 
 class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,6 +89,24 @@ class HistoryStatus(msgspec.Struct, frozen=True, kw_only=True):
     power_watts: tuple[Figure | None, ...]
 
 
+class PeriodStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Usage of all devices in an hour or a day (UTC), from a ledger.
+
+    Attributes:
+        since: start of the period.
+        until: end of the period; of the current one the end of its usage data.
+        allocated_ratio: fraction of the devices' time in which they were held; null if unknown.
+        used_ratio: fraction of the devices' time in which they were busy; null if unknown.
+        energy_joules: energy of all devices; null if unknown.
+    """
+
+    since: Moment
+    until: Moment
+    allocated_ratio: Figure | None
+    used_ratio: Figure | None
+    energy_joules: Figure | None
+
+
 class AffectedStatus(ContainerStatus, frozen=True, kw_only=True):
     """A container that a problem affects.
 

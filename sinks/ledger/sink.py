@@ -2,11 +2,14 @@
 
 import asyncio
 import weakref
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from sqlite3 import Connection
+from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 from pipeline.base.errors import PermanentError, TransientError
 from pipeline.component.contracts import SinkContext, SinkInbox
@@ -17,14 +20,17 @@ from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.ledger.account_state import to_current_clock
 from pipeline.ledger.change_tracker import LedgerAccumulator
 from pipeline.ledger.file_open import ForeignError, LedgerError, ledger_errors, open_readonly
-from pipeline.ledger.queries import read_window
+from pipeline.ledger.queries import read_hours, read_window
 from pipeline.ledger.write_batch import Batch
 from pipeline.ledger.writer_open import StoredState
 from pipeline.model import NS, Instant, Snapshot, TotalsRestored
-from pipeline.model.ledger_usage import UsageWindow
+from pipeline.model.ledger_usage import HourTotal, UsageWindow
 from sinks.ledger.ledger_file import LedgerFile, WriteReport
 from sinks.ledger.options import Options
 from sinks.ledger.self_report import LedgerReporter
+
+T = TypeVar("T")
+_Query: TypeAlias = Callable[[Connection, int, int], T]
 
 _OPEN_TIMEOUT: Final = 3.0
 """Seconds until opening the file counts as failed: sinks are started one after the other."""
@@ -105,7 +111,7 @@ class LedgerSink:
         self._writing: tuple[Batch, Future[WriteReport]] | None = None
         self._unwritten: Batch | None = None
         self._commit_wanted = asyncio.Event()
-        self._query: Future[UsageWindow] | None = None
+        self._query: Future[Any] | None = None
 
     async def __aenter__(self) -> Self:
         """Open the file, and continue the accounts that are stored in it.
@@ -228,14 +234,26 @@ class LedgerSink:
             TransientError: the file is not open or cannot be read, the previous query is still
                 running, or there is no response in time.
         """
+        return await self._ask(read_window, start_ns, end_ns)
+
+    async def hours(self, start_ns: int, end_ns: int) -> tuple[HourTotal, ...]:
+        """Return the total usage of each hour in a span of time, as far as it has been written.
+
+        Arguments and errors are those of `window`.
+        """
+        return await self._ask(read_hours, start_ns, end_ns)
+
+    async def _ask(self, query: _Query[T], start_ns: int, end_ns: int) -> T:
         name = str(self._options.path)
         if self._open is None:
             raise TransientError(f"{name} is not open: see the log for the reason")
         if self._query is not None and not self._query.done():
             text = f"{name}: a previous query is still running; if this lasts, check its disk"
             raise TransientError(text)
-        self._query = self._open.readers.submit(_read, self._options.path, start_ns, end_ns)
-        response = asyncio.wrap_future(self._query)
+        work = partial(_read, self._options.path, query, start_ns, end_ns)
+        running = self._open.readers.submit(work)
+        self._query = running
+        response = asyncio.wrap_future(running)
         try:
             if await wait_first(self._ctx.clock, _QUERY_TIMEOUT, response):
                 return response.result()
@@ -331,10 +349,10 @@ class LedgerSink:
                 return
 
 
-def _read(path: Path, start_ns: int, end_ns: int) -> UsageWindow:
+def _read(path: Path, query: _Query[T], start_ns: int, end_ns: int) -> T:
     try:
         with ledger_errors(path), closing(open_readonly(path)) as connection:
-            return read_window(connection, start_ns, end_ns)
+            return query(connection, start_ns, end_ns)
     except OSError as error:
         problem = (error.strerror or str(error)).lower()
         raise LedgerError(str(path), problem, "check its disk") from error

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.ledger.file_open import open_readonly
-from pipeline.ledger.queries import read_window
+from pipeline.ledger.queries import read_hours, read_window
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.model import NS, DeviceUsage, Instant
 from tests.pipeline.ledger.open_ledger import (
+    FOREVER,
     OpenLedger,
     Snapshots,
     account,
@@ -212,6 +213,17 @@ def _check(ledger: OpenLedger, expected: Amounts, *, last: bool = False) -> None
     hours = [row[0] for row in ledger.rows("SELECT DISTINCT hour FROM device_hours ORDER BY hour")]
     summed = (0, 0, 0)
     with closing(open_readonly(ledger.path)) as connection:
+        totals = read_hours(connection, 0, FOREVER)
+        assert [one.start_ns // HOUR_NS for one in totals] == hours
+        held = sum(one.held_ns for one in window.usage if one.container is not None)
+        assert sum(one.held_ns for one in totals) == held
+        unknown = sum(one.unknown_ns for one in window.totals)
+        assert sum(one.unknown_ns for one in totals) == unknown
+        assert (
+            sum(one.accounted_ns for one in totals),
+            sum(one.busy_ns or 0 for one in totals),
+            sum(one.energy_mj or 0 for one in totals),
+        ) == expected
         for hour in hours:
             assert isinstance(hour, int)
             one = read_window(connection, hour * HOUR_NS, (hour + 1) * HOUR_NS)

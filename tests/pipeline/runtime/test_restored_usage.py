@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.base.errors import TransientError
 from pipeline.model import Envelope, TotalsRestored
-from pipeline.model.ledger_usage import UsageWindow
+from pipeline.model.ledger_usage import HourTotal, UsageWindow
 from pipeline.runtime.runtime import Runtime
 from tests.pipeline.runtime.runtimes import gpus, registered
 from tests.support.components import KeepingSink, Registered, configured
@@ -44,6 +44,9 @@ class Ledger(KeepingSink):
 
     async def window(self, start_ns: int, end_ns: int) -> UsageWindow:
         return UsageWindow("", start_ns, end_ns, (), (), ())
+
+    async def hours(self, start_ns: int, end_ns: int) -> tuple[HourTotal, ...]:
+        return ()
 
 
 async def run_podgpu(

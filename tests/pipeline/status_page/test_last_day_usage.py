@@ -10,7 +10,7 @@ import pytest
 from pipeline.base.errors import TransientError
 from pipeline.component.contracts import UsageHistory
 from pipeline.model import TotalsRestored
-from pipeline.model.ledger_usage import UsageWindow
+from pipeline.model.ledger_usage import HourTotal, UsageWindow
 from pipeline.status_page.last_day_usage import DAY_NS, QUERY_TIMEOUT, LastDayCache, LastDayUsage
 from tests.pipeline.ledger.reports.windows import day
 from tests.support.contexts import LoopClock
@@ -23,12 +23,14 @@ class Ledger:
 
     Attributes:
         queried: the queried time spans.
+        hours_queried: the time spans for which hourly totals were queried.
         error: raised instead of a response.
         gate: while it is closed, there is no response.
     """
 
     def __init__(self) -> None:
         self.queried: list[tuple[int, int]] = []
+        self.hours_queried: list[tuple[int, int]] = []
         self.error: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
@@ -42,6 +44,10 @@ class Ledger:
         if self.error is not None:
             raise self.error
         return day()
+
+    async def hours(self, start_ns: int, end_ns: int) -> tuple[HourTotal, ...]:
+        self.hours_queried.append((start_ns, end_ns))
+        return (HourTotal(0, 1, 0, 1, None, None),)
 
 
 class ViewedPage:
@@ -96,6 +102,17 @@ async def test_the_first_view_does_not_wait_for_the_query() -> None:
         "ml/train-0",
         "ml/train-1",
     ]
+
+
+async def test_hourly_totals_are_those_of_28_days_with_today() -> None:
+    ledger = Ledger()
+    page = ViewedPage(books=ledger)
+    await asyncio.sleep(100)
+    found = await page.queried_usage()
+    assert found is not None
+    assert found.hours == (HourTotal(0, 1, 0, 1, None, None),)
+    now = page.clock.now().wall_ns
+    assert ledger.hours_queried == [((now // DAY_NS - 27) * DAY_NS, now)]
 
 
 async def test_the_ledger_is_queried_once_a_minute_with_any_number_of_views() -> None:

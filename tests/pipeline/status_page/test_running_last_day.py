@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.base.errors import TransientError
 from pipeline.model import TotalsRestored
-from pipeline.model.ledger_usage import UsageWindow
+from pipeline.model.ledger_usage import HourTotal, UsageWindow
 from tests.pipeline.ledger.reports.windows import day
 from tests.pipeline.runtime.runtimes import registered
 from tests.pipeline.status_page.html_reader import read, table
@@ -42,6 +42,9 @@ class FakeLedger(KeepingSink):
             raise self.error
         return day()
 
+    async def hours(self, start_ns: int, end_ns: int) -> tuple[HourTotal, ...]:
+        return ()
+
 
 def with_ledger(registered: Registered) -> FakeLedger:
     ledger = FakeLedger()
@@ -69,7 +72,9 @@ async def test_a_ledger_that_does_not_respond_delays_no_page(registered: Registe
     ledger.responds.clear()
     async with running(registered, ["gpus"], ["keep"]) as client:
         found = await status_when(client, lambda d: d["gpus"])
-        assert found["usage"] == {"sink": "keep", "age_seconds": None, "error": None, "day": None}
+        nothing: dict[str, object] = {"hours": [], "days": []}
+        nothing |= dict.fromkeys(("age_seconds", "error", "day"))
+        assert found["usage"] == {"sink": "keep", **nothing}
         _, page = await client.get("/")
         assert "The ledger keep is being read." in read(page).text
     assert ledger.left == 1, "podgpu stops nevertheless"

@@ -72,6 +72,8 @@ async def test_a_window_can_be_read_only_while_the_sink_is_open(tmp_path: Path) 
             1,
         )
         assert (no_one.container, no_one.held_ns) == (None, 0)
+        [hour] = await harness.sink.hours(0, FOREVER)
+        assert (hour.accounted_ns, hour.held_ns, hour.energy_mj) == (10 * NS, 10 * NS, 9)
 
 
 async def test_r5_a_start_that_is_cancelled_leaves_no_log_next_to_the_file(

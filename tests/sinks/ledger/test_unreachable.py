@@ -149,9 +149,9 @@ async def test_a_second_window_request_is_refused_while_the_first_is_running(
 ) -> None:
     hanging, read = threading.Event(), module._read
 
-    def hang(path: Path, start_ns: int, end_ns: int) -> UsageWindow:
+    def hang(path: Path, query: Any, start_ns: int, end_ns: int) -> Any:
         hanging.wait(60)
-        return read(path, start_ns, end_ns)
+        return read(path, query, start_ns, end_ns)
 
     monkeypatch.setattr(module, "_read", hang)
     harness = SinkHarness(tmp_path / "usage.db")
