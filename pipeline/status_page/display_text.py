@@ -15,6 +15,9 @@ from pipeline.status_page.use_format import ContainerStatus
 
 UNKNOWN: Final = "unknown"
 
+IDLE_PERCENT: Final = 1.0
+"""Mean utilisation below which a GPU counts as idle in a step of its history."""
+
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 _HOURS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
@@ -111,6 +114,46 @@ def part(some: float | None, whole: float | None) -> float | None:
     if some is None or not whole:
         return None
     return min(max(some / whole, 0.0), 1.0)
+
+
+def short_uuid(uuid: str) -> str:
+    """Return the first part of a UUID, which distinguishes the GPUs of a node: `GPU-5c1d2e3f`."""
+    kind, dash, rest = uuid.partition("-")
+    start = rest.partition("-")[0]
+    # An old name of an instance contains the UUID of its GPU, which does not distinguish it.
+    return f"{kind}-{start}" if dash and start and start != "GPU" else uuid
+
+
+def unknown_reason(device: DeviceStatus, what: str) -> str:
+    """Return why a value of a device is unknown.
+
+    Args:
+        device: the device.
+        what: `utilization`, `memory`, `power`, `temperature` or `holders`.
+    """
+    if what == "holders":
+        return "no source reports holders"
+    if device.state == "lost":
+        return "it does not respond"
+    if what == "utilization":
+        if isinstance(device, InstanceStatus):
+            return "needs a profiling field"
+        if isinstance(device, GpuStatus) and device.instances:
+            return "see its instances"
+    return "no source reads it"
+
+
+def idle_seconds(device: DeviceStatus) -> int:
+    """Return for how long a GPU has been idle, from a minute on; 0 if it was not, or if unknown."""
+    if not isinstance(device, GpuStatus) or device.history is None:
+        return 0
+    steps = 0
+    for value in reversed(device.history.utilization_percent):
+        if value is None or value >= IDLE_PERCENT:
+            break
+        steps += 1
+    seconds = steps * device.history.step_seconds
+    return seconds if seconds >= 2 * device.history.step_seconds else 0
 
 
 def unheld_text(device: DeviceStatus) -> str:

@@ -14,7 +14,8 @@ from pipeline.http.builtin_pages import Links, Pages
 from pipeline.model import NS, Instant, Snapshot
 from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.document_builder import status_of
-from pipeline.status_page.html.page import HEADERS, body, footer, refresh
+from pipeline.status_page.html.page import body, footer, refresh
+from pipeline.status_page.html.style import HEADERS
 from pipeline.status_page.recent_past import RecentPast
 from pipeline.status_page.status_document import StatusDocument
 
@@ -59,13 +60,15 @@ class StatusPages:
 
         Args:
             request: the request. `?refresh=SECONDS` sets the reload interval; 0 means never.
+                `?debug=1` shows whole UUIDs, sources and evidence.
             links: paths and titles of other pages.
         """
-        content = await self._current().render(links)
+        debug = request.query.get("debug", "") == "1"
+        content = await self._current().render(links, debug=debug)
         seconds = refresh(request.query.get("refresh", ""))
         again = {"Refresh": str(seconds)} if seconds else {}
         return HttpResponse(
-            content + footer(seconds).encode(),
+            content + footer(seconds, debug=debug).encode(),
             "text/html; charset=utf-8",
             headers={**HEADERS, **_NO_STORE, **again},
         )
@@ -96,25 +99,26 @@ class _StateAtOneTime:
     def __init__(self, known: StatusInput) -> None:
         self._state: StatusInput | StatusDocument = known
         self._lock = Lock()
-        # One for each listener's links, and None for the document.
-        self._results: dict[Links | None, asyncio.Future[bytes]] = {}
+        # One for each listener's links without and with `debug`, and None for the document.
+        self._results: dict[tuple[Links | None, bool], asyncio.Future[bytes]] = {}
 
     @property
     def finished(self) -> bool:
         return all(future.done() for future in self._results.values())
 
-    async def render(self, links: Links | None) -> bytes:
+    async def render(self, links: Links | None, *, debug: bool = False) -> bytes:
         """Render the page with links, or without `links` the document, in a separate thread."""
-        future = self._results.get(links)
+        key = links, debug
+        future = self._results.get(key)
         if future is None:
             # A thread for this call only: with a shared thread, others would wait if it hangs.
             with DaemonExecutor("podgpu-status") as thread:
                 loop = asyncio.get_running_loop()
-                future = self._results[links] = loop.run_in_executor(thread, self._make, links)
+                future = self._results[key] = loop.run_in_executor(thread, self._make, links, debug)
         # Other requests wait for the same result, so the end of one request must not cancel it.
         return await asyncio.shield(future)
 
-    def _make(self, links: Links | None) -> bytes:
+    def _make(self, links: Links | None, debug: bool) -> bytes:
         """Return the page without its footer; without `links`, the document. Thread-safe."""
         with self._lock:
             if isinstance(self._state, StatusInput):
@@ -123,4 +127,4 @@ class _StateAtOneTime:
             status = self._state
         if links is None:
             return msgspec.json.encode(status) + b"\n"
-        return body(status, links).encode("utf-8", "replace")
+        return body(status, links, debug=debug).encode("utf-8", "replace")

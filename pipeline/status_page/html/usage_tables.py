@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Final, TypeAlias
 
 from pipeline.ledger.queries import FIRST_FIGURES
@@ -12,9 +13,12 @@ from pipeline.status_page.display_text import (
     hours,
     kilowatt_hours,
     placement_text,
+    short_uuid,
     span,
 )
 from pipeline.status_page.html.elements import cell, row, shown, table, text
+from pipeline.status_page.html.graphs import bar_graph
+from pipeline.status_page.last_day_usage import MOST_DAYS
 from pipeline.status_page.status_document import (
     AmountsStatus,
     DayStatus,
@@ -22,6 +26,14 @@ from pipeline.status_page.status_document import (
     GpuStatus,
     PodAmountsStatus,
     UsageStatus,
+)
+
+_HOURS: Final = 25
+"""Number of bars of the last 24 hours: the first and the last hour are partly in them."""
+
+_LEGEND: Final = (
+    '<p class="soft">Each bar is an hour: the wide part is the allocated time of all devices, the '
+    "narrow part in front of it the used time.</p>\n"
 )
 
 _Columns: TypeAlias = Mapping[str, Callable[[AmountsStatus], str]]
@@ -43,7 +55,7 @@ def used(status: UsageStatus | None, gpus: Sequence[GpuStatus]) -> str:
             f'<p class="warn">The ledger {text(status.sink)} cannot be read now: '
             f"{text(status.error)}</p>\n"
         )
-    day = "" if status.day is None else _day(status.day, status.age_seconds, gpus)
+    day = "" if status.day is None else _day(status, status.day, gpus)
     if not day and not error:
         state = (
             "is being read"
@@ -54,7 +66,8 @@ def used(status: UsageStatus | None, gpus: Sequence[GpuStatus]) -> str:
     return f'<h2 id="day">Last 24 hours</h2>\n{error}{day}'
 
 
-def _day(day: DayStatus, age: float | None, gpus: Sequence[GpuStatus]) -> str:
+def _day(status: UsageStatus, day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
+    age = status.age_seconds
     ago = "" if age is None else f", as of {span(age)} ago"
     ratios = (day.total.allocated_ratio, day.total.used_ratio)
     allocated, used_part = (shown(ratio, _percent) for ratio in ratios)
@@ -71,9 +84,24 @@ def _day(day: DayStatus, age: float | None, gpus: Sequence[GpuStatus]) -> str:
         f'<p class="soft"><time datetime="{day.since.isoformat()}">{day.since:%Y-%m-%d %H:%M}'
         f'</time> to <time datetime="{day.until.isoformat()}">{day.until:%Y-%m-%d %H:%M} UTC'
         f"</time>{ago}. {_accounted(day)} Allocated: {allocated}. Used: {used_part}.</p>\n"
+        + bar_graph(status.hours, timedelta(hours=1), _HOURS, "Allocated and used, by hour")
+        + (f"{_LEGEND}" if status.hours else "")
         + table("day", "day", ("Pod", *_ALL), body)
         + _devices(day, gpus)
         + _notes(day)
+        + _weeks(status)
+    )
+
+
+def _weeks(status: UsageStatus) -> str:
+    """Return the bars of the last four weeks; empty before the second day."""
+    if len(status.days) < 2:
+        return ""
+    graph = bar_graph(status.days, timedelta(days=1), MOST_DAYS, "Allocated and used, by day")
+    first = status.days[0].since
+    return (
+        f'<h3 id="weeks">Last {MOST_DAYS} days</h3>\n{graph}'
+        f'<p class="soft">Usage data since {first:%Y-%m-%d}; days are UTC.</p>\n'
     )
 
 
@@ -100,7 +128,8 @@ def _device(usage: DeviceAmountsStatus, name: str) -> str:
         name: name of the device in the table of GPUs; empty if the device is not in that table.
     """
     model = f" {text(usage.name)}" if usage.name else ""
-    uuid = f"<small>{text(usage.uuid)}</small>" if name else ""
+    short = f'<small title="{text(usage.uuid)}">{text(short_uuid(usage.uuid))}</small>'
+    uuid = short if name else ""
     head = f"<b>{text(name or usage.uuid)}</b>{model}{_mark(usage)}{uuid}"
     return _row(head, usage, _DEVICE)
 

@@ -95,6 +95,8 @@ def table(page: Element, kind: str, nth: int = 0) -> list[list[str]]:
     return [[cell.text for cell in row.children if isinstance(cell, Element)] for row in rows]
 
 
-def page(status: StatusDocument, links: Links, seconds: int = DEFAULT_SECONDS) -> str:
+def page(
+    status: StatusDocument, links: Links, seconds: int = DEFAULT_SECONDS, *, debug: bool = False
+) -> str:
     """Return the whole page, as the endpoint serves it."""
-    return body(status, links) + footer(seconds)
+    return body(status, links, debug=debug) + footer(seconds, debug=debug)

@@ -19,10 +19,10 @@ from pipeline.component.contracts import HttpRequest
 from pipeline.component.registry import OWN_FAMILIES
 from pipeline.http.access import open_access
 from pipeline.http.listener_registry import ListenerRegistry
-from pipeline.model import Instant
+from pipeline.model import NS, Instant
 from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.endpoints import GOOD_FOR_NS, StatusPages
-from pipeline.status_page.html.page import POLICY
+from pipeline.status_page.html.style import POLICY
 from tests.pipeline.status_page.html_reader import read, table
 from tests.pipeline.status_page.scenes import mig_node, troubled, two_gpus
 from tests.support.http import LOCAL, Client, Clients, says
@@ -130,6 +130,26 @@ async def test_many_viewers_cause_one_build_of_the_page() -> None:
         assert await client.get("/status") != first[1]
         assert await client.get("/") != first[0]
         assert daemon.built == 2
+
+
+async def test_details_are_rendered_apart_from_the_plain_page() -> None:
+    daemon = Daemon()
+    async with daemon.serving() as client:
+        bodies = [(await client.get(f"/{query}"))[1] for query in ("", "?debug=1", "", "?debug=0")]
+    assert ["reported by kubelet" in body for body in bodies] == [False, True, False, False]
+    assert daemon.built == 1
+
+
+async def test_the_last_hour_grows_with_each_remembered_snapshot() -> None:
+    daemon, known = Daemon(), two_gpus().snapshot
+    assert known is not None
+    for step in range(3):
+        later = Instant(known.at.mono_ns + (step - 3) * 30 * NS, known.at.wall_ns)
+        daemon.pages.remember(replace(known, at=later))
+    async with daemon.serving() as client:
+        _, text = await client.get("/status")
+    history = json.loads(text)["gpus"][0]["history"]
+    assert history["utilization_percent"] == [93, 93, 93, 93]
 
 
 class BlockedSinks(dict[str, str]):

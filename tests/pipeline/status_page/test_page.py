@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from pipeline.http.builtin_pages import links
 from pipeline.status_page.document_builder import status_of
-from pipeline.status_page.html.page import POLICY, STYLE, refresh
-from pipeline.status_page.html.tables import MOST_HOLDERS
+from pipeline.status_page.html.device_table import MOST_HOLDERS
+from pipeline.status_page.html.page import refresh
+from pipeline.status_page.html.style import POLICY, STYLE
 from podgpu.cli.top.command import plain
 from tests.pipeline.status_page.html_reader import Element, page, read, table
 from tests.pipeline.status_page.scenes import (
@@ -37,11 +38,11 @@ LINKS = links([("/metrics", "metrics for Prometheus"), ("/a b&<c>", 'A "title"')
 
 TAGS = frozenset(
     """html head meta title style body header h1 h2 h3 p time section ul li main table thead tbody
-    tr th td b small span svg rect div a nav footer br""".split()  # noqa: SIM905
+    tr th td b small span svg rect path g details summary div a nav footer br""".split()  # noqa: SIM905
 )
 ATTRIBUTES = frozenset(
     """lang charset name content class id aria-labelledby aria-hidden role scope datetime data-l
-    href viewbox preserveaspectratio width height""".split()  # noqa: SIM905
+    href viewbox preserveaspectratio width height x y d aria-label title""".split()  # noqa: SIM905
 )
 
 
@@ -67,15 +68,15 @@ def test_the_rows_of_two_gpus() -> None:
     assert table(shown("two-gpus"), "gpus") == [
         ["GPU", "Use", "Memory", "Power", "Temp.", "Held by"],
         [
-            f"GPU 0 NVIDIA H100 80GB HBM3 {uuid_of(0)}",
+            "GPU 0 NVIDIA H100 80GB HBM3 GPU-00000000",
             "93 %",
             "40.0 of 80.0 GiB",
             "385 W of 700 W",
             "50 °C",
-            "ml/train-0 (main) for at least 10 min , reported by kubelet (kubelet ids, 10 s ago)",
+            "ml/train-0 (main) for at least 10 min",
         ],
         [
-            f"GPU 1 NVIDIA H100 80GB HBM3 {uuid_of(1)}",
+            "GPU 1 NVIDIA H100 80GB HBM3 GPU-00000001",
             "0 %",
             "0 of 80.0 GiB",
             "70 W of 700 W",
@@ -102,14 +103,14 @@ def test_a_bar_has_the_length_of_its_number() -> None:
         for cell in shown("mig").all("td")
         if cell.attributes.get("data-l") in {"Use", "Memory"}
     ]
-    bars = [cell for cell in cells if cell.all("svg")]
+    bars = [cell for cell in cells if cell.all("svg", class_="bar")]
     assert len(bars) == 56 * 2 + 8
     for cell in bars:
         bar_width = cell.all("rect")[1].attributes["width"]
         assert bar_width is not None
         if cell.attributes["data-l"] == "Use":
             assert f"{bar_width} %" == cell.text
-        assert cell.one("svg").attributes["aria-hidden"] == "true"
+        assert cell.one("svg", class_="bar").attributes["aria-hidden"] == "true"
 
 
 def test_rows_and_cells_have_headings_and_roles() -> None:
@@ -137,7 +138,10 @@ def test_every_table_has_a_title_with_a_unique_id() -> None:
 
 def test_screen_readers_read_unknown_values_as_unknown() -> None:
     [_, row] = table(shown("no-holders"), "gpus")
-    assert row[1:] == ["\N{EN DASH} unknown"] * 5
+    whys = [*["no source reads it"] * 4, "no source reports holders"]
+    assert [each.replace("unknown : ", "unknown ") for each in row[1:]] == [
+        f"\N{EN DASH} unknown {why}" for why in whys
+    ]
     assert "state unknown" in row[0]
 
 
@@ -167,6 +171,7 @@ def test_problems_are_listed_at_the_top(name: str, expected: str) -> None:
 
 def test_without_problems_there_is_no_list_of_problems() -> None:
     assert shown("two-gpus").all("section") == []
+    assert shown("two-gpus").one("p", class_="ok").text == "No problem is known."
 
 
 def test_problems_are_shown_with_their_gpu() -> None:
@@ -177,10 +182,19 @@ def test_problems_are_shown_with_their_gpu() -> None:
     assert "ml/old (main)" in contested[5]
     assert "claims of 2 pods conflict with others" in contested[5]
     assert [f"ml/serve-{n} (main) , 1 replica" in shared[5] for n in range(3)] == [True] * 3
-    expected = (
-        "ml/half (main) , 50 % for at least 6 min , reported by podlist (pod list file, 6 min ago)"
-    )
-    assert expected in part[5]
+    assert "ml/half (main) , 50 % for at least 6 min" in part[5]
+
+
+def test_sources_evidence_and_whole_uuids_are_shown_on_demand() -> None:
+    plain_page, debug = page(status("troubled"), LINKS), page(status("troubled"), LINKS, debug=True)
+    [*_, short] = table(read(plain_page), "gpus")
+    [*_, long] = table(read(debug), "gpus")
+    assert short[0].endswith("GPU-00000003")
+    assert "reported by" not in read(plain_page).one("table", class_="gpus").text
+    assert long[0].endswith(uuid_of(3))
+    assert ", reported by podlist (pod list file, 6 min ago)" in long[5]
+    heads = read(plain_page).one("table", class_="gpus").all("th", scope="row")
+    assert [each.one("small").attributes["title"] for each in heads] == list(map(uuid_of, range(4)))
 
 
 def test_sources_and_sinks_are_shown_with_their_errors() -> None:
@@ -306,6 +320,7 @@ def test_the_parameter_sets_the_reload_interval(parameter: str, seconds: int) ->
 
 
 CHOICES = {"./?refresh=2", "./", "./?refresh=60", "./?refresh=0"}
+DEBUG = {"./": "./?debug=1", None: "./?refresh=7&debug=1"}
 
 
 @pytest.mark.parametrize(
@@ -322,4 +337,18 @@ def test_the_footer_shows_the_interval_and_links_to_the_others(
 ) -> None:
     footer = read(page(status("two-gpus"), LINKS, seconds)).one("footer")
     assert footer.text.startswith(text)
-    assert {link.attributes["href"] for link in footer.all("a")} == CHOICES - {current}
+    *others, details = [link.attributes["href"] for link in footer.all("a")]
+    assert set(others) == CHOICES - {current}
+    assert details == DEBUG.get(current, f"{current}&debug=1")
+
+
+def test_the_links_keep_what_is_shown() -> None:
+    footer = read(page(status("two-gpus"), LINKS, 2, debug=True)).one("footer")
+    hrefs = [link.attributes["href"] for link in footer.all("a")]
+    assert hrefs == [
+        "./?debug=1",
+        "./?refresh=60&debug=1",
+        "./?refresh=0&debug=1",
+        "./?refresh=2",
+    ]
+    assert footer.all("a")[-1].text == "Hide UUIDs, sources and evidence"

@@ -1,0 +1,270 @@
+"""The graphs of the page, and what it says about problems and the use of each container."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.ledger.schema import HOUR_NS
+from pipeline.model import XidReport, XidsReported
+from pipeline.model.ledger_usage import HourTotal
+from pipeline.status_page.display_text import short_uuid
+from pipeline.status_page.document_builder import status_of
+from pipeline.status_page.html.device_table import gpus
+from pipeline.status_page.html.graphs import bar_graph, line_graph
+from pipeline.status_page.html.problem_section import MOST, problem_section
+from pipeline.status_page.last_day_usage import DAY_NS
+from pipeline.status_page.last_hour import POINTS
+from pipeline.status_page.recent_past import RecentPast
+from pipeline.status_page.status_document import GpuStatus, StatusDocument
+from pipeline.status_page.use_format import PeriodStatus, ProblemStatus
+from tests.pipeline.ledger.reports.windows import day
+from tests.pipeline.status_page.html_reader import Element, page, read, table
+from tests.pipeline.status_page.last_days import last_day
+from tests.pipeline.status_page.scenes import report_claims, started_node, status_input, two_gpus
+from tests.pipeline.status_page.test_container_use import account, shown
+from tests.support.examples import examples
+from tests.support.nodes import at, gpu, kubelet_claim, mig, reading, uuid_of
+from tests.support.usage import holding, used
+
+GIB = 1 << 30
+SOME = datetime(2027, 1, 15, tzinfo=UTC)
+
+
+def drawn(values: list[float | None], top: float | None = 100) -> str:
+    graph = read(line_graph(values, top, "u", lambda one: f"{one:.0f} %"))
+    return graph.one("path").attributes["d"] or ""
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ([0.0, 100.0], "M118,23 119,1"),
+        ([50.0], "M119,12h1"),
+        ([0.0, None, 100.0, 100.0], "M116,23h1M118,1 119,1"),
+        ([None, None, 0.0], "M119,23h1"),
+    ],
+)
+def test_the_right_edge_is_the_present_and_gaps_stay_open(
+    values: list[float | None], path: str
+) -> None:
+    assert drawn(values) == path
+
+
+def test_without_a_value_there_is_no_graph() -> None:
+    assert line_graph([None, None], 100, "u", str) == line_graph([], 100, "u", str) == ""
+
+
+def test_screen_readers_get_the_range() -> None:
+    graph = read(line_graph([5.0, None, 93.0], 100, "u", lambda one: f"{one:.0f} %")).one("svg")
+    assert graph.attributes["role"] == "img"
+    assert graph.attributes["aria-label"] == "last hour: 5 % to 93 %"
+
+
+@settings(deadline=None, max_examples=examples(100))
+@given(
+    st.lists(st.none() | st.floats(-1e18, 1e18), min_size=1, max_size=POINTS),
+    st.none() | st.floats(-1e18, 1e18),
+)
+def test_every_point_is_in_the_graph(values: list[float | None], top: float | None) -> None:
+    if all(value is None for value in values):
+        return
+    points = re.findall(r"(-?\d+),(-?\d+)", drawn(values, top))
+    assert len(points) == sum(value is not None for value in values)
+    assert all(0 <= int(x) < POINTS and 0 <= int(y) < 24 for x, y in points)
+
+
+def period(
+    days: int, allocated: float | None = 0.5, used_part: float | None = 0.25
+) -> PeriodStatus:
+    since = SOME + timedelta(days=days)
+    return PeriodStatus(
+        since=since,
+        until=since + timedelta(days=1),
+        allocated_ratio=allocated,
+        used_ratio=used_part,
+        energy_joules=None,
+    )
+
+
+def bars(*periods: PeriodStatus, count: int = 28) -> Element:
+    return read(bar_graph(periods, timedelta(days=1), count, "by day"))
+
+
+def test_bars_are_at_the_place_of_their_day() -> None:
+    groups = bars(period(-5), period(-1), period(0)).all("g")
+    places = [int(group.all("rect")[0].attributes["x"] or "") // 10 for group in groups]
+    assert places == [22, 26, 27]
+    assert groups[0].one("title").text == "2027-01-10: allocated 50 %, used 25 %"
+
+
+def test_days_before_the_first_bar_are_left_out() -> None:
+    assert len(bars(*(period(day) for day in range(40)), count=28).all("g")) == 28
+
+
+def test_an_unknown_part_has_no_bar_and_a_0_has_an_empty_one() -> None:
+    [unknown, zero] = bars(period(0, None, None), period(1, 0.0, 0.0)).all("g")
+    assert unknown.all("rect") == []
+    assert unknown.one("title").text == "2027-01-15: unknown"
+    assert [each.attributes["height"] for each in zero.all("rect")] == ["0.0", "0.0"]
+
+
+def with_hours(count: int) -> Element:
+    now = two_gpus().now
+    hours = tuple(
+        HourTotal((now.wall_ns // HOUR_NS - n) * HOUR_NS, HOUR_NS, 0, HOUR_NS // 2, 0, 0)
+        for n in reversed(range(count))
+    )
+    usage = replace(last_day(replace(day(), end_ns=now.wall_ns)), hours=hours)
+    return read(page(status_of(replace(two_gpus(), last_day=usage)), ()))
+
+
+def test_a_ledger_shows_a_day_and_four_weeks() -> None:
+    found = with_hours(10 * 24)
+    by_hour, by_day = found.all("svg", class_="bars")
+    assert (len(by_hour.all("g")), len(by_day.all("g"))) == (25, 10 + 1)
+    assert "Last 28 days" in found.text
+
+
+def test_a_new_ledger_shows_no_weeks() -> None:
+    hours = two_gpus().now.wall_ns % DAY_NS // HOUR_NS
+    assert len(with_hours(hours).all("svg", class_="bars")) == 1
+    assert "Last 28 days" not in with_hours(hours).text
+
+
+# Problems.
+
+
+def test_a_problem_has_its_advice_its_containers_and_its_time() -> None:
+    node, past = started_node(), RecentPast()
+    node.has(gpu(0))
+    report_claims(node, kubelet_claim("train-0", uuid_of(0)))
+    node.seconds = 480
+    node.say(XidsReported((XidReport(uuid_of(0), "", 79, at(480)),)))
+    past.add(node.snapshot())
+    section = read(page(status_of(status_input(node, past=past.known())), ())).one("section")
+    [item, *_] = section.all("li")
+    assert item.text == (
+        "critical GPU 0: XID 79, GPU has fallen off the bus (last 2 min ago) "
+        "Affected: ml/train-0 (main) Advice: reboot the node"
+    )
+    assert "critical" in (section.attributes["class"] or "")
+
+
+def problem(since_known: bool = True) -> ProblemStatus:
+    return ProblemStatus(
+        kind="row_remap_pending",
+        severity="warning",
+        where="GPU 0",
+        device="GPU-0",
+        text="<b>",
+        since=SOME,
+        since_known=since_known,
+    )
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"), [(True, "(for 5 min )"), (False, "(for at least 5 min )")]
+)
+def test_how_long_a_problem_lasts(known: bool, expected: str) -> None:
+    found = read(problem_section([problem(known)], SOME + timedelta(minutes=5)))
+    assert found.one("li").text.endswith(expected)
+
+
+def test_of_many_problems_some_are_listed_and_the_rest_counted() -> None:
+    items = read(problem_section([problem()] * (MOST + 3), SOME)).all("li")
+    assert len(items) == MOST + 1
+    assert items[-1].text == "and 3 more: see /status"
+
+
+# Containers and processes.
+
+
+def row_of(found: GpuStatus) -> list[str]:
+    status = status_of(two_gpus())
+    only = StatusDocument(
+        **{
+            name: getattr(status, name)
+            for name in StatusDocument.__struct_fields__
+            if name != "gpus"
+        },
+        gpus=(found,),
+    )
+    return table(read(gpus(only)), "gpus")[1]
+
+
+def test_each_holder_shows_what_it_uses_itself() -> None:
+    now = holding("a", gpu(0), uid="", energy=3_600_000_000, until=at(10))
+    busy = replace(used("a", uid="", memory=3 * GIB), recent_busy_ppm=412_300, holding=now)
+    stray = used("stray", uid="", memory=2 * GIB)
+    text = row_of(shown(account(busy, stray), "a", "b"))[5]
+    first, second = text.split("ml/b (main)")
+    assert "41 % busy, 3.0 GiB, 1.00 kWh" in first.replace("\N{NO-BREAK SPACE}", " ")
+    assert "busy" not in second.partition("ml/stray")[0]
+    assert "ml/stray (main) uses it without holding it 2.0 GiB" in second.replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
+
+
+def idle_row(percents: list[float], *, is_held: bool = True) -> str:
+    node, past = started_node(), RecentPast()
+    node.has(gpu(0))
+    if is_held:
+        report_claims(node, kubelet_claim("a", uuid_of(0)))
+    else:
+        report_claims(node)
+    for step, percent in enumerate(percents):
+        node.seconds = step * 30
+        found = reading(gpu(0), "gpu_utilization_percent", percent, when=at(node.seconds))
+        node.reads(found)
+        past.add(node.snapshot())
+    now = at(node.seconds)
+    return table(read(page(status_of(status_input(node, now=now, past=past.known())), ())), "gpus")[
+        1
+    ][1]
+
+
+@pytest.mark.parametrize(
+    ("percents", "is_held", "expected"),
+    [
+        ([90.0, 0.0, 0.0, 0.0, 0.0], True, "idle for 2 min"),
+        ([90.0, 0.0, 0.0], True, "idle for 1 min"),
+        ([90.0, 0.0], True, ""),
+        ([0.0, 0.0, 0.0, 40.0], True, ""),
+        ([0.0] * 10, False, ""),
+    ],
+)
+def test_a_held_gpu_that_does_nothing_is_called_idle(
+    percents: list[float], is_held: bool, expected: str
+) -> None:
+    shown_text = idle_row(percents, is_held=is_held)
+    assert ("idle" in shown_text) == bool(expected)
+    assert expected in shown_text
+
+
+@pytest.mark.parametrize(
+    ("uuid", "short"),
+    [
+        ("GPU-5c1d2e3f-5eed-4a5e-9c0d-000000000000", "GPU-5c1d2e3f"),
+        ("MIG-5c1d2e3f-5eed-4a5e-9c0d-000000000000", "MIG-5c1d2e3f"),
+        ("MIG-GPU-5c1d2e3f-5eed-4a5e-9c0d-000000000000/7/0",) * 2,
+        ("other",) * 2,
+        ("", ""),
+    ],
+)
+def test_a_short_uuid_distinguishes_devices(uuid: str, short: str) -> None:
+    assert short_uuid(uuid) == short
+
+
+def test_unknown_values_say_why() -> None:
+    node = started_node()
+    node.has(gpu(0), gpu(1), mig(gpu(1), 7))
+    node.reads(reading(gpu(0), "gpu_up", 0), reading(gpu(1), "gpu_up", 1))
+    found = status_of(status_input(node, now=at(1)))
+    lost, parent, instance = table(read(page(found, ())), "gpus")[1:]
+    assert "it does not respond" in lost[1]
+    assert "see its instances" in parent[1]
+    assert "needs a profiling field" in instance[1]
