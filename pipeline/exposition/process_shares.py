@@ -3,10 +3,12 @@
 As in dcgm-exporter with `--kubernetes-virtual-gpus`: utilisation and used memory of a held device
 have one series for the device, without a pod, and one for each container that holds it, with what
 its own processes use. Each holder has only one series, also if it has several replicas of the
-device, so that sums over pods are right.
+device. What containers of the pod use that do not hold the device, such as init containers, counts
+for the first holder of the pod. So sums over pods are right.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple, TypeAlias
 
 from pipeline.model import ContainerUsage, DeviceUsage, Usage, Value
@@ -32,33 +34,34 @@ BY_PROCESS: Final[Mapping[str, Callable[[ContainerUsage], Value | None]]] = {
 the unit of the field. None if it is unknown."""
 
 
-class _Line(NamedTuple):
-    line: int
+class _Lines(NamedTuple):
+    first: int
     device: str
     field: str
-    containers: tuple[ContainerName, ...]
+    holders: Sequence[tuple[ContainerName, ...]]
 
 
 class ProcessShares:
     """The lines of a page that show what the processes of a holder use."""
 
     def __init__(self) -> None:
-        self._lines: list[_Line] = []
+        self._groups: list[_Lines] = []
         self._usage: Usage | None = None
         self._values: list[tuple[int, Value | None]] = []
 
     def add(
-        self, line: int, device: str, field: str, containers: tuple[ContainerName, ...]
+        self, first: int, device: str, field: str, holders: Sequence[tuple[ContainerName, ...]]
     ) -> None:
-        """Add a line.
+        """Add the lines of a device's holders.
 
         Args:
-            line: index of the line.
+            first: index of the first line.
             device: uuid of the device.
             field: name of the field, a key of `BY_PROCESS`.
-            containers: the containers whose names look the same on the page; nearly always one.
+            holders: for each line, the containers whose names look the same on the page; nearly
+                always one.
         """
-        self._lines.append(_Line(line, device, field, containers))
+        self._groups.append(_Lines(first, device, field, holders))
 
     def values(self, usage: Usage | None) -> list[tuple[int, Value | None]]:
         """Return the index and the value of each line; the value is None if it is unknown.
@@ -67,23 +70,26 @@ class ProcessShares:
             usage: the usage accounts; None if no source samples usage.
         """
         if usage is None:
-            return [(one.line, None) for one in self._lines]
+            return [
+                (line, None)
+                for group in self._groups
+                for line, _ in enumerate(group.holders, group.first)
+            ]
         if usage is not self._usage:
             self._usage, self._values = usage, list(self._read(usage))
         return self._values
 
     def _read(self, usage: Usage) -> Iterator[tuple[int, Value | None]]:
-        accounts: dict[str, dict[ContainerName, ContainerUsage]] = {}
-        for line, device, field, containers in self._lines:
-            if device not in accounts:
-                accounts[device] = _by_name(usage.devices.get(device))
-            known = [
-                BY_PROCESS[field](one)
-                for container in containers
-                if (one := _account(accounts[device], container)) is not None
-            ]
-            parts = [value for value in known if value is not None]
-            yield line, sum(parts) if len(parts) == len(containers) else None
+        for first, device, field, holders in self._groups:
+            accounts = _by_name(usage.devices.get(device))
+            others = _of_no_holder(accounts, {one for several in holders for one in several})
+            for line, containers in enumerate(holders, first):
+                used = [_account(accounts, one) for one in containers]
+                for namespace, pod, _, uid in containers:
+                    used += others.pop((namespace, pod, uid), ())
+                values = [None if one is None else BY_PROCESS[field](one) for one in used]
+                parts = [value for value in values if value is not None]
+                yield line, sum(parts) if len(parts) == len(values) else None
 
 
 def _by_name(account: DeviceUsage | None) -> dict[ContainerName, ContainerUsage]:
@@ -92,6 +98,22 @@ def _by_name(account: DeviceUsage | None) -> dict[ContainerName, ContainerUsage]
         for one in (account.containers if account is not None else ())
         if one.ended is None
     }
+
+
+def _of_no_holder(
+    accounts: Mapping[ContainerName, ContainerUsage], holders: Set[ContainerName]
+) -> dict[tuple[str, str, str], list[ContainerUsage]]:
+    """Return the accounts of containers that are no holders, by namespace, name and uid of the pod.
+
+    They use the device without holding it: an init container whose device has passed to the pod's
+    main container, or one that all devices are visible to.
+    """
+    found: defaultdict[tuple[str, str, str], list[ContainerUsage]] = defaultdict(list)
+    for name, account in accounts.items():
+        if name not in holders:
+            namespace, pod, _, uid = name
+            found[namespace, pod, uid].append(account)
+    return found
 
 
 def _account(

@@ -181,8 +181,7 @@ class PageTemplate:
         """
         if not device.shares or field not in BY_PROCESS or uuid in self._copies.carriers:
             return device.holder_labels
-        for at, containers in enumerate(device.shares.values(), line + 1):
-            self._shares.add(at, uuid, field, containers)
+        self._shares.add(line + 1, uuid, field, tuple(device.shares.values()))
         return (device.no_holder_labels, *device.shares)
 
     def fits(self, snapshot: Snapshot) -> bool:

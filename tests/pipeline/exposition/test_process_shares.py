@@ -148,6 +148,31 @@ def test_each_container_of_a_pod_has_its_own_part() -> None:
     assert shown(snapshot, USED) == [("", 1000), ("a", 700), ("a", 200)]
 
 
+def test_what_other_containers_of_a_pod_use_counts_for_its_first_holder() -> None:
+    """Init containers, and containers to which all devices are visible, do not hold the device."""
+    snapshot = with_usage(
+        node(shared("a", 1), shared("a", 2, container="side"), shared("b", 3)).snapshot(),
+        account(
+            A,
+            of_pod("a", 700, 400_000),
+            of_pod("a", 200, 0, container="side"),
+            of_pod("a", 30, 100_000, container="setup"),
+            of_pod("b", 5, 0),
+            of_pod("other", 1, 10_000),
+        ),
+    )
+    assert shown(snapshot, USED) == [("", 1000), ("a", 730), ("a", 200), ("b", 5)]
+    assert shown(snapshot, UTIL) == [("", 90), ("a", 50), ("a", 0), ("b", 0)]
+
+
+def test_a_pod_has_no_sample_if_a_part_of_it_is_unknown() -> None:
+    snapshot = two(
+        of_pod("a", 700, 600_000), of_pod("a", None, 0, container="setup"), of_pod("b", 250, 0)
+    )
+    assert shown(snapshot, USED) == [("", 1000), ("b", 250)]
+    assert shown(snapshot, UTIL) == [("", 90), ("a", 60), ("b", 0)]
+
+
 @pytest.mark.parametrize("inline", [(), ("pod_uid",), ("labels",)])
 def test_a_holders_part_always_has_the_label_pod_uid(inline: tuple[str, ...]) -> None:
     snapshot = two(of_pod("a", 700, 600_000), of_pod("b", 250, 287_500))
