@@ -24,7 +24,7 @@ from pipeline.status_page.display_text import (
     unknown_reason,
 )
 from pipeline.status_page.html.elements import bar, cell, figure, row, table, text, unknown
-from pipeline.status_page.html.graphs import line_graph
+from pipeline.status_page.html.graphs import LEAST_STEPS, line_graph
 from pipeline.status_page.status_document import (
     DeviceStatus,
     GpuStatus,
@@ -64,12 +64,19 @@ def gpus(status: StatusDocument, *, debug: bool = False) -> str:
         return "<p>No source has reported GPUs yet.</p>"
     if not status.gpus:
         return "<p>This node has no GPU.</p>"
-    rows = _Rows(status.time, debug)
+    histories = [gpu.history for gpu in status.gpus if gpu.history is not None]
+    longest = max((len(each.power_watts) for each in histories), default=0)
+    steps = max(longest, LEAST_STEPS)
+    rows = _Rows(status.time, steps, debug)
     bodies = (
         rows.gpu(gpu) + "".join(rows.instance(each) for each in gpu.instances)
         for gpu in status.gpus
     )
-    return table("gpus", "gpus", _COLUMNS, *bodies, classes=_CLASSES)
+    note = ""
+    if histories:
+        time = span(steps * histories[0].step_seconds)
+        note = f'<p class="soft">The graphs show the last {time}.</p>\n'
+    return note + table("gpus", "gpus", _COLUMNS, *bodies, classes=_CLASSES)
 
 
 class _Rows:
@@ -77,11 +84,13 @@ class _Rows:
 
     Args:
         now: the time of the document.
+        steps: width of the graphs of the last hour.
         debug: as of `gpus`.
     """
 
-    def __init__(self, now: datetime, debug: bool) -> None:
+    def __init__(self, now: datetime, steps: int, debug: bool) -> None:
         self._now = now
+        self._steps = steps
         self._debug = debug
 
     def gpu(self, gpu: GpuStatus) -> str:
@@ -91,7 +100,7 @@ class _Rows:
         return row(
             f"<b>{text(gpu_name(gpu))}</b>{name}{_DEVICE_STATES[gpu.state]}{uuid}"
             f"{self._processes(gpu)}",
-            f"{_load(gpu)}{cell(_power(gpu), label='Power')}"
+            f"{_load(gpu, self._steps)}{cell(_power(gpu, self._steps), label='Power')}"
             f"{cell(_temperature(gpu), 'num', 'Temp.')}{cell(holders, 'wide')}",
         )
 
@@ -101,7 +110,7 @@ class _Rows:
         uuid = self._uuid(each.uuid) if self._debug else ""
         return row(
             f"<b>{text(each.profile or 'MIG')}</b> {place}{state}{uuid}{self._processes(each)}",
-            f"{_load(each)}{cell('', 'no') * 2}{cell(self._holders(each), 'wide')}",
+            f"{_load(each, self._steps)}{cell('', 'no') * 2}{cell(self._holders(each), 'wide')}",
             "mig",
         )
 
@@ -184,7 +193,7 @@ def _process(one: ProcessStatus) -> str:
     return f"{one.pid} ({', '.join(details)})" if details else str(one.pid)
 
 
-def _load(device: DeviceStatus) -> str:
+def _load(device: DeviceStatus, steps: int) -> str:
     """Return the cells of utilisation and memory, with the last hour of a GPU."""
     use, history = device.utilization_percent, None
     if isinstance(device, GpuStatus):
@@ -195,25 +204,29 @@ def _load(device: DeviceStatus) -> str:
     shown = unknown(unknown_reason(device, "memory")) if used == UNKNOWN else text(used)
     occupied = shown + bar(filled, "m" if filled is None or filled < FULL else "w")
     if history is not None:
-        busy += _hour(history.utilization_percent, 100, "u", "%")
+        busy += _hour(history.utilization_percent, steps, 100, "u", "%")
         total = device.memory_total_bytes
-        occupied += line_graph(history.memory_used_bytes, total, "m", lambda one: size(int(one)))
+        occupied += line_graph(
+            history.memory_used_bytes, steps, total, "m", lambda one: size(int(one))
+        )
     if device.holders and (idle := idle_seconds(device)):
         busy += f'<small class="warn">idle for {span(idle)}</small>'
     return cell(busy, "num", "Use") + cell(occupied, "num", "Memory")
 
 
-def _power(gpu: GpuStatus) -> str:
+def _power(gpu: GpuStatus, steps: int) -> str:
     shown = _value(gpu, gpu.power_watts, "W", "power")
     if gpu.power_limit_watts is not None:
         shown += f" of {figure(gpu.power_limit_watts, 'W')}"
     if gpu.history is None:
         return shown
-    return shown + _hour(gpu.history.power_watts, gpu.power_limit_watts, "p", "W")
+    return shown + _hour(gpu.history.power_watts, steps, gpu.power_limit_watts, "p", "W")
 
 
-def _hour(values: Sequence[float | None], top: float | None, kind: str, unit: str) -> str:
-    return line_graph(values, top, kind, lambda one: f"{one:.0f} {unit}")
+def _hour(
+    values: Sequence[float | None], steps: int, top: float | None, kind: str, unit: str
+) -> str:
+    return line_graph(values, steps, top, kind, lambda one: f"{one:.0f} {unit}")
 
 
 def _temperature(gpu: GpuStatus) -> str:

@@ -7,8 +7,8 @@ from typing import Final
 from pipeline.status_page.html.elements import text
 from pipeline.status_page.use_format import PeriodStatus
 
-_POINTS: Final = 120
-"""Width of a graph of the last hour, in steps."""
+LEAST_STEPS: Final = 10
+"""Minimum width of a graph of the last hour, in steps."""
 
 _HEIGHT: Final = 24
 _BAR: Final = 10
@@ -16,7 +16,11 @@ _BAR_HEIGHT: Final = 40
 
 
 def line_graph(
-    values: Sequence[float | None], top: float | None, kind: str, form: Callable[[float], str]
+    values: Sequence[float | None],
+    steps: int,
+    top: float | None,
+    kind: str,
+    form: Callable[[float], str],
 ) -> str:
     """Return a graph of the last hour; empty if no value is known.
 
@@ -24,6 +28,7 @@ def line_graph(
 
     Args:
         values: one value per step, the oldest first; None if it is unknown.
+        steps: width of the graph in steps; at least the number of values.
         top: value at the upper edge; None for the largest of the values.
         kind: CSS class of the line.
         form: function that returns a value as text.
@@ -32,7 +37,7 @@ def line_graph(
     if not known:
         return ""
     upper = max(top or 0.0, *known, 1e-9)
-    start = _POINTS - len(values)
+    start = steps - len(values)
     runs: list[list[str]] = [[]]
     for place, value in enumerate(values):
         if value is None:
@@ -42,9 +47,9 @@ def line_graph(
             runs[-1].append(f"{start + place},{y:.0f}")
     # A single point is drawn as a short line.
     path = "".join(f"M{' '.join(run)}{'h1' if len(run) == 1 else ''}" for run in runs if run)
-    label = f"last hour: {form(min(known))} to {form(max(known))}"
+    label = f"from {form(min(known))} to {form(max(known))}"
     return (
-        f'<svg class="hour" viewBox="0 0 {_POINTS} {_HEIGHT}" preserveAspectRatio="none" '
+        f'<svg class="hour" viewBox="0 0 {steps} {_HEIGHT}" preserveAspectRatio="none" '
         f'role="img" aria-label="{text(label)}"><path class="{kind}" d="{path}"/></svg>'
     )
 

@@ -35,7 +35,7 @@ SOME = datetime(2027, 1, 15, tzinfo=UTC)
 
 
 def drawn(values: list[float | None], top: float | None = 100) -> str:
-    graph = read(line_graph(values, top, "u", lambda one: f"{one:.0f} %"))
+    graph = read(line_graph(values, POINTS, top, "u", lambda one: f"{one:.0f} %"))
     return graph.one("path").attributes["d"] or ""
 
 
@@ -55,13 +55,34 @@ def test_the_right_edge_is_the_present_and_gaps_stay_open(
 
 
 def test_without_a_value_there_is_no_graph() -> None:
-    assert line_graph([None, None], 100, "u", str) == line_graph([], 100, "u", str) == ""
+    assert line_graph([None, None], 10, 100, "u", str) == line_graph([], 10, 100, "u", str) == ""
+
+
+@pytest.mark.parametrize(
+    ("points", "steps", "time"), [(1, 10, "5 min"), (40, 40, "20 min"), (POINTS + 9, POINTS, "1 h")]
+)
+def test_the_graphs_of_all_gpus_are_as_wide_as_the_longest(
+    points: int, steps: int, time: str
+) -> None:
+    node, past = started_node(), RecentPast()
+    node.has(gpu(0), gpu(1))
+    for step in range(points):
+        node.seconds = step * 30
+        cards = (gpu(0), gpu(1)) if step == points - 1 else (gpu(0),)
+        made = (reading(card, "power_watts", 70, when=at(node.seconds)) for card in cards)
+        node.reads(*made)
+        past.add(node.snapshot())
+    status = status_of(status_input(node, now=at(node.seconds), past=past.known()))
+    found = read(page(status, ()))
+    widths = [each.attributes["viewbox"] for each in found.all("svg", class_="hour")]
+    assert widths == [f"0 0 {steps} 24"] * 2
+    assert f"The graphs show the last {time}." in found.text
 
 
 def test_screen_readers_get_the_range() -> None:
-    graph = read(line_graph([5.0, None, 93.0], 100, "u", lambda one: f"{one:.0f} %")).one("svg")
+    graph = read(line_graph([5.0, None, 93.0], 10, 100, "u", lambda one: f"{one:.0f} %")).one("svg")
     assert graph.attributes["role"] == "img"
-    assert graph.attributes["aria-label"] == "last hour: 5 % to 93 %"
+    assert graph.attributes["aria-label"] == "from 5 % to 93 %"
 
 
 @settings(deadline=None, max_examples=examples(100))
