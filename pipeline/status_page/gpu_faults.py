@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pipeline.model import Attribution, Layout, Snapshot, Value
+from pipeline.status_page.use_format import LARGEST
 
 FaultKind: TypeAlias = Literal[
     "gpu_lost",
@@ -90,7 +91,7 @@ class FaultReader:
             if readings[at].value != 1:
                 found[FaultKey(uuid, "gpu_lost")] = 1
         for at, uuid, kind in self._fields:
-            if (value := readings[at].value) > 0:
+            if 0 < (value := readings[at].value) <= LARGEST:
                 detail = str(int(value)) if kind == "recovery_action" else ""
                 found[FaultKey(uuid, kind, detail)] = value
         reasons: defaultdict[str, set[str]] = defaultdict(set)

@@ -1,7 +1,7 @@
 """The last hour of each GPU: utilisation, memory and power, in rings of a fixed size.
 
-A GPU takes about 3.4 kB, and at most `MOST_GPUS` GPUs have a ring. Times are of the monotonic clock,
-so that a change of the wall clock neither moves nor loses points.
+A GPU takes about 3.4 kB, and at most `MOST_GPUS` GPUs have a ring. Times are of the monotonic
+clock, so that a change of the wall clock neither moves nor loses points.
 """
 
 from array import array

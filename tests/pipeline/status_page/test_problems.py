@@ -117,6 +117,24 @@ def test_a_slowdown_is_known_from_one_reason_alone(reason: str) -> None:
     assert (found.kind, found.severity) == ("slowdown", "warning")
 
 
+IMPOSSIBLE = [float("inf"), float("nan"), 10**400, -1]
+
+
+@pytest.mark.parametrize("value", IMPOSSIBLE)
+@pytest.mark.parametrize("field", ["recovery_action", "ecc_uncorrected_volatile"])
+def test_an_impossible_value_is_no_fault(field: str, value: float) -> None:
+    watched = Watched()
+    watched.reads(10, (field, value))
+    assert watched.problems(10) == ()
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_an_impossible_mask_is_no_slowdown(value: float) -> None:
+    watched = Watched()
+    watched.reads(10, ("clock_throttle_reasons", value))
+    assert watched.problems(10) == ()
+
+
 def test_a_slowdown_that_comes_and_goes_does_not_flicker() -> None:
     watched = Watched()
     for seconds, mask in ((0, 0), (10, 0x20), (20, 0), (69, 0)):
