@@ -112,6 +112,12 @@ UNUSED: list[Values] = [
     source("gpus", usage=False),
     source("gpus", processes=False),
     {"arguments": ["-c", "5000"]},
+    {"arguments": ["-k", "--kubernetes-virtual-gpus=false"]},
+    {"arguments": ["-k", "--kubernetes-virtual-gpus"], "hostPID": True},
+]
+VIRTUAL: list[Values] = [
+    {"arguments": ["-k", "--kubernetes-virtual-gpus"]},
+    {"dcgmExporter": True, "extraEnv": [{"name": "KUBERNETES_VIRTUAL_GPUS", "value": "true"}]},
 ]
 
 
@@ -120,6 +126,14 @@ def test_the_notes_explain_what_is_unattributed_without_host_pid(helm: Helm, cha
     assert found.index("unattributed") < found.index(HIDDEN)
     for values in UNUSED:
         assert HIDDEN not in notes(helm, chart, values), values
+
+
+@pytest.mark.parametrize("values", VIRTUAL, ids=["argument", "variable"])
+def test_the_notes_say_that_virtual_gpus_need_host_pid(
+    helm: Helm, chart: Path, values: Values
+) -> None:
+    found = notes(helm, chart, values)
+    assert found.index("DCGM_FI_DEV_FB_USED") < found.index(HIDDEN)
 
 
 def test_the_notes_say_that_the_kernel_log_needs_privileges(helm: Helm, chart: Path) -> None:

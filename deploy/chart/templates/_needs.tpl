@@ -28,6 +28,9 @@
 {{- if $it.proc -}}
 {{- include "podgpu.proc" (list $root $needs (printf "%s.proc" $at) $it.proc (printf "%s reads there which container a process belongs to" $who)) -}}
 {{- end -}}
+{{- if and (eq $it.kind "nvml") (ne (toString $it.usage) "false") (ne (toString $it.processes) "false") -}}
+{{- $_ := set $needs "usage" true -}}
+{{- end -}}
 {{- if eq $it.kind "podresources" -}}
 {{- range $it.sockets | default (list "/var/lib/kubelet/pod-resources/kubelet.sock") -}}
 {{- include "podgpu.mount" (list $root $needs (printf "%s.sockets" $at) . true false (printf "%s queries the kubelet's socket, which the kubelet recreates at its start" $who)) -}}
@@ -149,6 +152,7 @@
 {{- if has (get $found . | toString | lower) (list "true" "1" "t") -}}{{- $on = append $on . -}}{{- end -}}
 {{- end -}}
 {{- if $on -}}{{- include "podgpu.right" (list $needs "" "pods" (list "list" "watch")) -}}{{- end -}}
+{{- if has "virtual" $on -}}{{- $_ := set $needs "usage" true -}}{{- end -}}
 {{- if has "dra" $on -}}
 {{- include "podgpu.right" (list $needs "resource.k8s.io" "resourceclaims" (list "get")) -}}
 {{- include "podgpu.right" (list $needs "resource.k8s.io" "resourceslices" (list "list" "watch")) -}}
@@ -165,7 +169,7 @@
 
 {{/* All needs, as JSON. */}}
 {{- define "podgpu.needs" -}}
-{{- $needs := dict "mounts" dict "files" dict "rules" list "maps" list "root" list "exclusive" list "privileged" list "libraries" list -}}
+{{- $needs := dict "mounts" dict "files" dict "rules" list "maps" list "root" list "exclusive" list "privileged" list "libraries" list "usage" false -}}
 {{- $root := . -}}
 {{- if include "podgpu.dcgm" . -}}
 {{- include "podgpu.dcgmneeds" (list $root $needs) -}}
