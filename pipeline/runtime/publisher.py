@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from secrets import token_hex
 from typing import Final
 
@@ -35,6 +35,11 @@ _REMEMBERED: Final = 10_000
 """Maximum number of subjects for each kind of message that are kept, so that each subject is logged
 only once. Further subjects are not logged."""
 
+_FIXES: Final[Mapping[str, str]] = {
+    "dra": "; what a name of a DRA driver means is known from a source of kind pods with "
+    "resource_slices (podgpu dcgm-exporter: --kubernetes-enable-dra)",
+}
+"""What to do about an unresolved id, by its scheme."""
 
 _OVERRULED: Final = (
     "device %s: pod %s also claims it, but %s holds it; the holder's evidence is stronger, or the "
@@ -144,10 +149,11 @@ class Publisher:
         for _, scheme, text in new[:_MAX_LISTED]:
             self._log.warning(
                 "source %s reports device id %r (kind of id: %s), which matches no device of this "
-                "node",
+                "node%s",
                 source,
                 text,
                 scheme,
+                _FIXES.get(scheme, ""),
             )
         # The state lists only some of many ids; the total counts all of them.
         count = turned_up if turned_up > len(ids) else len(new)

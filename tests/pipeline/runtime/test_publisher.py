@@ -33,7 +33,7 @@ from pipeline.model import (
 )
 from pipeline.runtime.publisher import Publisher
 from tests.pipeline.usage.samples import use
-from tests.support.nodes import START, at, claim, claims, gpu, mig, reading, uuid_of
+from tests.support.nodes import START, at, claim, claims, dra_claim, gpu, mig, reading, uuid_of
 
 GPUS = (gpu(0), gpu(1))
 
@@ -255,6 +255,13 @@ class TestUnresolvedIds:
             "which matches no device of this node"
             for source, n in [("pods", 1), ("pods", 2), ("other", 1)]
         ]
+
+    async def test_a_name_of_a_dra_driver_needs_resource_slices(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        (message,) = await self.logged(caplog, ("kubelet", claims(dra_claim("a", "c", "gpu-0"))))
+        assert "(kind of id: dra), which matches no device of this node; " in message
+        assert message.endswith("resource_slices (podgpu dcgm-exporter: --kubernetes-enable-dra)")
 
     @pytest.mark.parametrize("count", [10, 11, 999, 1000, 1001])
     async def test_ten_ids_are_named_and_the_others_counted(
