@@ -105,9 +105,6 @@ ROW_LIMITS: Final = {
     "row_remap_failed": 1,
 }
 
-_UNANSWERED: Final = 0xFFFF_FFFF
-"""A code that NVML does not have: marks entries before a call."""
-
 _FAN: Final = 250  # percent; a fan may exceed its rated speed
 
 
@@ -298,14 +295,14 @@ class _FieldValueCall:
 
     def __call__(self) -> int:
         for value, _ in self._parts:
-            value.nvmlReturn = _UNANSWERED
+            value.nvmlReturn = library.UNANSWERED
         return self._call()
 
     def answered(self) -> list[tuple[library.Struct, FieldValueRequest]]:
-        return [part for part in self._parts if part[0].nvmlReturn != _UNANSWERED]
+        return [part for part in self._parts if part[0].nvmlReturn != library.UNANSWERED]
 
     def unanswered(self) -> list[FieldValueRequest]:
-        return [item for value, item in self._parts if value.nvmlReturn == _UNANSWERED]
+        return [item for value, item in self._parts if value.nvmlReturn == library.UNANSWERED]
 
 
 def batch(target: ReadTarget, items: Sequence[FieldValueRequest]) -> Reader:

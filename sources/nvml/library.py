@@ -365,11 +365,15 @@ def memory_box(version: int) -> Any:
     return box
 
 
+UNANSWERED: Final = 0xFFFF_FFFF
+"""A code that NVML does not have: a call that succeeds may leave a field value as it was."""
+
+
 def field_values(*requested: tuple[int, int]) -> Any:
-    """Create an array of `nvmlFieldValue_t` for these field ids and scopes."""
+    """Create an array of `nvmlFieldValue_t` for these field ids and scopes, without answers."""
     values = (_FIELD_VALUE * len(requested))()
     for value, (number, scope) in zip(values, requested, strict=True):
-        value.fieldId, value.scopeId = number, scope
+        value.fieldId, value.scopeId, value.nvmlReturn = number, scope, UNANSWERED
     return values
 
 
