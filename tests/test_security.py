@@ -135,11 +135,11 @@ def test_folders_of_the_host_are_documented(entry: tuple[str, str]) -> None:
 
 def commands() -> list[str]:
     # Imported here, because another import can replace the name `main` in the package.
-    from podgpu.cli.commands import _parser
+    from podgpu.cli.commands import command_parser
 
     (found,) = (
         action.choices
-        for action in _parser()._actions
+        for action in command_parser()._actions
         if isinstance(action, argparse._SubParsersAction)
     )
     return list(found)

@@ -31,7 +31,7 @@ def run_command(argv: Sequence[str] | None = None) -> int:
             from podgpu.cli.dcgm_exporter import command
 
             return command.run(words[1:])
-        parser = _parser()
+        parser = command_parser()
         if not words:
             parser.print_help()
             return _EXIT_INVALID
@@ -51,7 +51,8 @@ def run_command(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands. Those of dcgm-exporter's options are not in it."""
     parser: argparse.ArgumentParser = Parser(
         prog="podgpu",
         description="GPU exporter for Kubernetes nodes: NVML readings, attributed to containers.",
@@ -114,4 +115,6 @@ def _parser() -> argparse.ArgumentParser:
     options.add_usage(commands)
     options.add_doctor(commands)
     options.add_extender(commands)
+    completion = add("completion", "completion", "print the completion script of a shell")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
     return parser

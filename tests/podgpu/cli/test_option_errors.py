@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from podgpu.cli.commands import _parser, run_command
+from podgpu.cli.commands import command_parser, run_command
 from podgpu.cli.option_parser import Parser
 
 Capsys = pytest.CaptureFixture[str]
@@ -20,7 +20,7 @@ OWN_PARSER = "dcgm-exporter"
 
 def parsers(parser: argparse.ArgumentParser | None = None) -> Iterator[Parser]:
     """Yield the parser of podgpu and of each command and subcommand."""
-    parser = _parser() if parser is None else parser
+    parser = command_parser() if parser is None else parser
     assert isinstance(parser, Parser)
     if OWN_PARSER not in parser.prog:
         yield parser
