@@ -9,6 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
+from pipeline.ledger.sample_mark import sample_maker
 from pipeline.ledger.schema import HOUR_NS, UNATTRIBUTED_ID, invalid_value_error, transaction
 from pipeline.model import PartialRef, StringPairs
 from pipeline.model.ledger_usage import (
@@ -132,6 +133,7 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> U
     first, beyond = start_ns // HOUR_NS, -(-min(end_ns, _LATEST_NS) // HOUR_NS)
     start, end = first * HOUR_NS, beyond * HOUR_NS
     with transaction(connection, "BEGIN"), _as_database_error():
+        maker = sample_maker(connection)
         node = connection.execute("SELECT value FROM meta WHERE key = 'node'").fetchone()
         first_hour_ns, last = _recorded_span(connection)
         start = max(start, first_hour_ns)
@@ -158,7 +160,8 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> U
             ]
         )
     totals.sort(key=lambda one: one.device)
-    return UsageWindow(str(node[0]) if node else "", start, end, spent, tuple(totals), gaps)
+    name = str(node[0]) if node else ""
+    return UsageWindow(name, start, end, spent, tuple(totals), gaps, maker)
 
 
 def read_hours(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> tuple[HourTotal, ...]:

@@ -119,6 +119,7 @@ class UsageWindow:
         usage: sorted by device, then by container; the unattributed usage of a device last.
         totals: sorted by device.
         gaps: the gaps that overlap the span, the oldest first.
+        sample_data: what made the data up, such as `podgpu demo`; empty if the data was measured.
     """
 
     node: str
@@ -127,3 +128,4 @@ class UsageWindow:
     usage: tuple[UsageRow, ...]
     totals: tuple[DeviceTotal, ...]
     gaps: tuple[Gap, ...]
+    sample_data: str = ""
