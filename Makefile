@@ -101,5 +101,10 @@ lock: $(VENV)/.dev
 		--no-emit-trusted-host --constraint constraints.txt --generate-hashes --only-build-deps --build-deps-for wheel \
 		--output-file image/build-requirements.txt pyproject.toml
 
+# One step of a release: check, python, image, sbom, chart, sums, provenance, push, sign or verify.
+# The artefacts are in dist/. docs/releasing.md describes the steps and their settings.
+release-%:
+	@$(PYTHON) -m deploy.release $*
+
 clean:
 	rm -rf $(VENV) build dist

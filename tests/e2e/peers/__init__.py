@@ -1,4 +1,4 @@
-"""Programs of other projects, built from source: Kubernetes, Collectors, scrapers and helm.
+"""Programs of other projects, built from source: Kubernetes, Collectors, scrapers, release tools.
 
 Each folder is a Go module: go.mod lists the programs as tools, and go.sum has the checksums. Only
 the Collectors have code, which lists their components. One module for all is not possible, because
@@ -97,6 +97,13 @@ _ALL = {
         },
     ),
 }
+# The tools of a release, in the versions of the workflow.
+_ALL |= {
+    "actionlint": _Module({"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"}),
+    "crane": _Module({"crane": "github.com/google/go-containerregistry/cmd/crane"}),
+    "cosign": _Module({"cosign": "github.com/sigstore/cosign/v3/cmd/cosign"}),
+    "syft": _Module({"syft": "github.com/anchore/syft/cmd/syft"}),
+}
 _NODE = ("containerd", "etcd", "kubernetes")
 
 
@@ -179,6 +186,26 @@ def _one(name: str) -> Path:
 def helm() -> Path:
     """Return helm; build it if missing, which takes about two minutes."""
     return _one("helm")
+
+
+def actionlint() -> Path:
+    """Return actionlint, which checks workflows; build it if missing, which takes half a minute."""
+    return _one("actionlint")
+
+
+def crane() -> Path:
+    """Return crane, which has a registry; build it if missing, which takes half a minute."""
+    return _one("crane")
+
+
+def cosign() -> Path:
+    """Return cosign, which signs; build it if missing, which takes about five minutes."""
+    return _one("cosign")
+
+
+def syft() -> Path:
+    """Return syft, which lists packages; build it if missing, which takes about five minutes."""
+    return _one("syft")
 
 
 def _make(*names: str) -> None:
