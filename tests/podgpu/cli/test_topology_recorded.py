@@ -14,18 +14,24 @@ import pytest
 
 from pipeline.model import ClaimsReplaced, TopologyRead
 from pipeline.recording import RecordingError, RecordingReader
+from tests.demo.merge import merge, read_all
 from tests.fakes.nvml import FakeNvml
 from tests.fakes.nvml.fixtures import fake_nvml
 from tests.fakes.nvml.topologies import hgx
-from tests.gpu.make_recording import CONFIG, rename
 from tests.pipeline.status_page.test_topology_running import holding, running
 from tests.podgpu.cli.topology_command import Result, run_in_thread
-from tests.sources.nvml.harness import GPU
 
 __all__ = ["fake_nvml"]
 
 ROOT = Path(__file__).resolve().parents[3]
-RENAMED = [f"GPU-{index:08x}-5eed-4a5e-9c0d-100000000000" for index in range(4)]
+RENAMED = [f"GPU-{index:08x}-5eed-4a5e-9c0d-10{index:010d}" for index in range(4)]
+CONFIG = """\
+sources:
+  gpus: {{kind: nvml, interval: 1s, slow_interval: 10s}}
+  podlist: {{kind: podlist, path: {podlist}}}
+sinks:
+  unused: {{kind: jsonl, path: "-"}}
+"""
 
 
 def has_everything(path: Path) -> bool:
@@ -40,9 +46,10 @@ def has_everything(path: Path) -> bool:
 
 @pytest.fixture
 def recorded(fake_nvml: FakeNvml, tmp_path: Path) -> Path:
-    """Record four GPUs, one of them held by a pod, and replace their UUIDs."""
+    """Record four GPUs, one of them held by a pod, as the demo's recording is made."""
     fake_nvml.set(hgx(4))
-    podlist, config, path = (tmp_path / name for name in ("podlist.json", "c.yaml", "demo.gz"))
+    names = ("podlist.json", "c.yaml", "one.gz", "demo.gz")
+    podlist, config, path, output = (tmp_path / name for name in names)
     holding(podlist, "pretrain-0", 2)
     config.write_text(CONFIG.format(podlist=podlist))
     words = [sys.executable, "-m", "podgpu", "record", "-c", str(config), "-o", str(path)]
@@ -57,8 +64,8 @@ def recorded(fake_nvml: FakeNvml, tmp_path: Path) -> Path:
         recorder.send_signal(signal.SIGTERM)
         status = recorder.wait(10)
     assert status == 0
-    rename(path, GPU[:4], podlist)
-    return path
+    merge(read_all([path]), output, 60)
+    return output
 
 
 def document_of(result: Result) -> dict[str, Any]:

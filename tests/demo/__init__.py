@@ -1,0 +1,1 @@
+"""How the recording of `podgpu demo` is made: simulated scenes, and the merge with real ones."""
