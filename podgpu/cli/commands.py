@@ -65,8 +65,8 @@ def command_parser() -> argparse.ArgumentParser:
         return add_command(commands, name, f"podgpu.cli.{module}:{name}", help=help_text)
 
     run = add("run", "config_commands", "run the daemon until SIGTERM")
-    demo_help = "run the daemon on a recording of a real node; needs no GPU"
-    demo = add("demo", "config_commands", demo_help)
+    demo_help = "run the daemon on a recording, with four weeks of sample usage; needs no GPU"
+    demo = add("demo", "demo.command", demo_help)
     demo.add_argument(
         "--listen",
         metavar="ADDRESS",

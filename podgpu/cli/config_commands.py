@@ -1,11 +1,10 @@
 """The commands that use a configuration, and how they find the configuration file.
 
-`run`, `demo` and `record` run until a signal. `check`, `schema` and `kinds` print and exit.
+`run` and `record` run until a signal. `check`, `schema` and `kinds` print and exit.
 """
 
 import argparse
 import asyncio
-import logging
 import os
 import sys
 from collections import Counter
@@ -63,26 +62,6 @@ def run(arguments: argparse.Namespace) -> int:
     """`podgpu run`: run the daemon."""
     config, path = located(arguments.config)
     return serve(config, path, allowed=allowed_of(arguments))
-
-
-def demo(arguments: argparse.Namespace) -> int:
-    """`podgpu demo`: run the daemon on the shipped recording, in a loop."""
-    env = dict(os.environ)
-    if arguments.listen:
-        env["PODGPU_LISTEN"] = str(arguments.listen)
-    port = env.get("PODGPU_LISTEN", ":9400").rpartition(":")[2]
-    return serve(built_in("demo.yaml", env), None, demo_messages(port))
-
-
-def demo_messages(port: str) -> list[tuple[int, str]]:
-    """Return what `podgpu demo` logs first: what it plays, and what to open and to type next."""
-    page = f"http://localhost:{port}"
-    url = "" if port == "9400" else f" --url {page}"
-    return [
-        (logging.INFO, "this is a demo: it plays a recording, and reads no GPU of this machine"),
-        (logging.INFO, f"open {page}/ in a browser, or type in another terminal: podgpu top{url}"),
-        (logging.INFO, f"metrics: curl -s {page}/metrics"),
-    ]
 
 
 def serve(

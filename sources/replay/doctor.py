@@ -1,22 +1,18 @@
 """The check of `podgpu doctor` for the source `replay`: whether the recording is readable."""
 
 import os
-from pathlib import Path
-from typing import Final
 
 from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext
 from pipeline.diagnostics.file_access import access_problem
 from pipeline.recording import RecordingError, RecordingReader
-from sources.replay.options import DEMO, Options
-
-_DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
+from sources.replay.options import DEMO, Options, recording_path
 
 
 def examine(options: Options, _ctx: DoctorContext) -> Finding:
     """Run the check `replay.recording`: read the header and the first event."""
     check = Check("replay.recording", FAILS)
-    path = _DEMO_FILE if options.path == DEMO else Path(options.path)
+    path = recording_path(options.path)
     fix = (
         "reinstall podgpu: the recording is part of the installation"
         if options.path == DEMO

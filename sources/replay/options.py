@@ -1,5 +1,6 @@
 """Options of the source `replay`."""
 
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -8,6 +9,13 @@ from config.option_markers import AtLeast, AtMost, Doc
 
 DEMO: Final = "builtin:demo"
 """The value of `path` that selects the recording that is part of podgpu."""
+
+_DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
+
+
+def recording_path(path: str) -> Path:
+    """Return the file that a value of `path` means."""
+    return _DEMO_FILE if path == DEMO else Path(path)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

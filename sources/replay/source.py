@@ -1,7 +1,6 @@
 """The source `replay`: plays a recording."""
 
 import asyncio
-from pathlib import Path
 from typing import Final
 
 from pipeline.base.errors import PermanentError, TransientError
@@ -9,10 +8,9 @@ from pipeline.component.contracts import SourceContext
 from pipeline.files.bounded_read import opened
 from pipeline.model import NS, Envelope, Instant, TotalsRestored
 from pipeline.recording import CHUNK_BYTES, RecordingError
-from sources.replay.options import DEMO, Options
+from sources.replay.options import DEMO, Options, recording_path
 from sources.replay.recording_pass import ReplayPass
 
-_DEMO_FILE: Final = Path(__file__).with_name("demo.podgpu.gz")
 _KIND = "replay"
 _RETRY_SECONDS: Final = 60.0
 """Seconds until a damaged recording is read again: the file may have been replaced."""
@@ -28,7 +26,8 @@ class ReplaySource:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._demo = options.path == DEMO
-        self._path = _DEMO_FILE if self._demo else Path(options.path)
+        self._path = recording_path(options.path)
+        self._name = DEMO if self._demo else str(self._path)
 
     async def run(self, ctx: SourceContext) -> None:
         """Play the recording once, or repeatedly until cancelled.
@@ -55,7 +54,7 @@ class ReplaySource:
             now = ctx.clock.now()
             began = ended if now.mono_ns - ended.mono_ns < NS else now
             first = False
-        ctx.log.info("%s has ended; its last data stays valid until it expires", self._path)
+        ctx.log.info("%s has ended; its last data stays valid until it expires", self._name)
 
     async def _play(self, ctx: SourceContext, began: Instant, *, is_repeat: bool) -> Instant:
         """Play the recording once; return the time at which the next pass starts."""
@@ -70,10 +69,10 @@ class ReplaySource:
                     if not announced:
                         header, announced = recording.header, True
                         text = "replaying %s, recorded on node %s by podgpu %s"
-                        ctx.log.info(text, self._path, header.node, header.version)
+                        ctx.log.info(text, self._name, header.node, header.version)
                     await _relay(ctx, batch, is_repeat=is_repeat)
         if not is_repeat:
-            _log_warnings(ctx, recording)
+            _log_warnings(ctx, recording, self._name)
         return recording.end()
 
     def _unreadable(self, error: OSError) -> PermanentError | TransientError:
@@ -108,18 +107,18 @@ async def _until(ctx: SourceContext, moment: Instant) -> None:
         await ctx.clock.sleep(early_ns / NS)
 
 
-def _log_warnings(ctx: SourceContext, recording: ReplayPass) -> None:
+def _log_warnings(ctx: SourceContext, recording: ReplayPass, name: str) -> None:
     """Log a warning if the recording is incomplete or contains unknown events."""
     if recording.truncated:
         ctx.log.warning(
             "%s is incomplete, as if the recorder was killed: replayed up to line %d",
-            recording.path,
+            name,
             recording.line,
         )
     for event, count in sorted(recording.skipped.items()):
         ctx.log.warning(
             "%s contains %d events of type %s, which this podgpu does not know: ignored",
-            recording.path,
+            name,
             count,
             event,
         )

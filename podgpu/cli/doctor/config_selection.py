@@ -26,6 +26,16 @@ _BUILT_IN: Final = "the built-in configuration"
 _STDIN: Final = "standard input"
 
 
+def is_configured() -> bool:
+    """Whether there is a configuration other than the built-in one."""
+    return (
+        command_options(DCGM_COMMAND, _PROC) is not None
+        or run_config_file(_PROC) is not None
+        or any(place.exists() for place in PLACES)
+        or bool(go_arguments.variables(os.environ))
+    )
+
+
 def configured(named: Path | None, words: Sequence[str]) -> tuple[Config, str]:
     """Return the configuration, and a text for messages about where it comes from.
 

@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from decimal import Decimal
@@ -29,7 +30,8 @@ from pipeline.ledger.queries import (
 from pipeline.ledger.reports import GroupBy, Prices, build_report
 from pipeline.model.ledger_usage import UsageWindow
 from podgpu.cli.arguments import MOST_HOLDINGS
-from podgpu.cli.doctor.config_selection import configured
+from podgpu.cli.demo.ledger_place import latest
+from podgpu.cli.doctor.config_selection import configured, is_configured
 from podgpu.cli.terminal_text import EXIT_UNWRITTEN, complain, put, terminal_width
 from podgpu.cli.usage.report_csv_json import (
     holdings_csv,
@@ -64,7 +66,7 @@ def usage(arguments: argparse.Namespace) -> int:
             f"--since ({utc(start_ns)} UTC) is not before {until} ({utc(end_ns)} UTC): "
             "give an earlier --since"
         )
-    path = arguments.ledger or ledger_of(arguments.config, arguments.sink)
+    path = arguments.ledger or _found(arguments) or ledger_of(arguments.config, arguments.sink)
     limit = int(arguments.limit or MOST_HOLDINGS) if arguments.holdings else 0
     try:
         with _without_gc():
@@ -135,8 +137,18 @@ def _holdings_text(window: UsageWindow, rows: list[HoldingRecord], limit: int, f
     if form == "json":
         return json_text(holdings_document(window, rows))
     if form == "csv":
-        return holdings_csv(rows)
+        return holdings_csv(window, rows)
     return "\n".join(holding_lines(window, rows, terminal_width()))
+
+
+def _found(arguments: argparse.Namespace) -> Path | None:
+    """Return the demo's ledger if there is no configuration; None if there is one, or no ledger."""
+    if arguments.config is not None or arguments.sink is not None or is_configured():
+        return None
+    path = latest(os.environ)
+    if path is not None:
+        complain(f"podgpu: no configuration file found: using {path}, the ledger of podgpu demo")
+    return path
 
 
 KIND: Final = "ledger"
@@ -144,7 +156,8 @@ KIND: Final = "ledger"
 
 _HINT: Final = (
     "add a sink of kind ledger, or give the file as --ledger. For example, add to sinks: "
-    "usage: {kind: ledger, path: /var/lib/podgpu/usage.db}"
+    "usage: {kind: ledger, path: /var/lib/podgpu/usage.db}. podgpu demo writes a ledger of sample "
+    "data"
 )
 
 

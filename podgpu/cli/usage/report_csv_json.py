@@ -63,6 +63,7 @@ _joules: Final = partial(_decimal, digits=3)  # from millijoules
 def _head(window: UsageWindow) -> dict[str, Any]:
     return {
         "version": VERSION,
+        "sample_data": window.sample_data or None,
         "node": window.node,
         "since": exact(window.start_ns),
         "until": exact(window.end_ns),
@@ -199,7 +200,15 @@ def report_csv(report: Report) -> str:
         values["currency"] = report.prices.currency if row.cost is not None else None
         parts = (None,) * len(fields) if row.key is None else row.key.parts
         rows.append([kind, *parts, *(values[name] for name in _CSV_COLUMNS)])
-    return csv_text(["row", *fields, *_CSV_COLUMNS], rows)
+    return _table(report.window, ["row", *fields, *_CSV_COLUMNS], rows)
+
+
+def _table(window: UsageWindow, heading: list[str], rows: list[list[object]]) -> str:
+    """Return a table as CSV; with sample data, each row says so in a further column."""
+    if window.sample_data:
+        heading = [*heading, "sample_data"]
+        rows = [[*row, window.sample_data] for row in rows]
+    return csv_text(heading, rows)
 
 
 def holdings_document(window: UsageWindow, holdings: Sequence[HoldingRecord]) -> dict[str, Any]:
@@ -208,10 +217,11 @@ def holdings_document(window: UsageWindow, holdings: Sequence[HoldingRecord]) ->
     return _head(window) | {"holdings": rows}
 
 
-def holdings_csv(holdings: Sequence[HoldingRecord]) -> str:
+def holdings_csv(window: UsageWindow, holdings: Sequence[HoldingRecord]) -> str:
     """Return the holdings as CSV, each on one line. XID errors are written `CODE:COUNT`."""
     columns = _HOLDING | {"xids": lambda one: " ".join(f"{code}:{n}" for code, n in one.xids)}
-    return csv_text(list(columns), [[value(one) for value in columns.values()] for one in holdings])
+    rows = [[value(one) for value in columns.values()] for one in holdings]
+    return _table(window, list(columns), rows)
 
 
 def _xid(code: int, count: int) -> dict[str, Any]:

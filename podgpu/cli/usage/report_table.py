@@ -92,6 +92,8 @@ def _times(rows: Iterable[Row]) -> Iterator[int]:
 def header(window: UsageWindow, what: str, times: Scale, width: int) -> list[str]:
     """Return the lines above the table: node, time span, and how much time has no usage data.
 
+    With sample data, the first line says so.
+
     Args:
         window: usage in the time span.
         what: what the table shows, for people.
@@ -100,7 +102,9 @@ def header(window: UsageWindow, what: str, times: Scale, width: int) -> list[str
     """
     where = f"{terminal_safe(window.node)}, " if window.node else ""
     when = f"{utc(window.start_ns)} to {utc(window.end_ns)} UTC"
-    lines = (f"{where}{when}, {what}", accounted(window, times))
+    lines = [f"{where}{when}, {what}", accounted(window, times)]
+    if window.sample_data:
+        lines.insert(0, f"sample data of {terminal_safe(window.sample_data)}, not measured")
     return [line for text in lines for line in wrapped(text, width)]
 
 

@@ -1,11 +1,22 @@
-"""A folder with the certificates and passwords of a client."""
+"""A folder with the certificates and passwords of a client, and folders without a demo's ledger."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.podgpu.cli.topology_command import CREDENTIAL
 from tests.support.web import Web, authority, certificate
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Set the folders in which the commands look for the ledger of `podgpu demo`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setitem(os.environ, "TMPDIR", str(tmp_path_factory.mktemp("temporary")))
+        yield
 
 
 @pytest.fixture

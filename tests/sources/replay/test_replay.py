@@ -27,7 +27,7 @@ from pipeline.model import (
     TotalsRestored,
 )
 from pipeline.recording import Header, RecordingWriter
-from sources.replay import source as replay_source
+from sources.replay import options as replay_options
 from sources.replay.options import Options
 from sources.replay.source import ReplaySource
 from tests.support.contexts import FakeSourceContext, LoopClock
@@ -276,9 +276,9 @@ async def test_accounts_are_restored_only_in_the_first_pass(tmp_path: Path) -> N
 async def test_the_path_of_the_demo_plays_the_included_recording(
     path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(replay_source, "_DEMO_FILE", path)
+    monkeypatch.setattr(replay_options, "_DEMO_FILE", path)
     assert len((await play("builtin:demo")).relayed) == len(EVENTS)
-    monkeypatch.setattr(replay_source, "_DEMO_FILE", tmp_path / "none")
+    monkeypatch.setattr(replay_options, "_DEMO_FILE", tmp_path / "none")
     with pytest.raises(PermanentError, match=r"No such file or directory\): reinstall podgpu"):
         await play("builtin:demo")
 

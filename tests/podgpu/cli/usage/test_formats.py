@@ -71,7 +71,7 @@ def test_control_characters_are_removed(by: GroupBy) -> None:
     rows = [held(HOSTILE)]
     texts = ["\n".join(holding_lines(hostile(), rows, width)) for width in (0, 80)]
     holdings_json = json_text(holdings_document(hostile(), rows))
-    assert all(map(harmless, [*texts, holdings_csv(rows), holdings_json]))
+    assert all(map(harmless, [*texts, holdings_csv(hostile(), rows), holdings_json]))
 
 
 def test_json_contains_every_character() -> None:

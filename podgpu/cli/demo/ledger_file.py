@@ -1,0 +1,75 @@
+"""Write the ledger of the demo, with its sample data."""
+
+import os
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from pipeline.base.clock import boot_id
+from pipeline.base.version import VERSION
+from pipeline.ledger.batch_writer import BatchWriter
+from pipeline.ledger.file_open import ForeignError, LedgerError, ledger_errors, open_readonly
+from pipeline.ledger.sample_mark import mark_as_sample, sample_maker
+from pipeline.ledger.writer_open import open_readwrite
+from pipeline.model import Instant
+from podgpu.cli.demo.ledger_place import files_of
+from podgpu.cli.demo.recorded_node import RecordedNode
+from podgpu.cli.demo.sample_usage import sample_batch
+from sinks.ledger.writer_lock import Lock
+
+MAKER: Final = "podgpu demo"
+"""The mark of the demo's ledger."""
+
+
+def write(path: Path, node: RecordedNode, now: Instant) -> None:
+    """Write the ledger, and replace the one of an earlier demo.
+
+    Args:
+        path: the file, in an existing folder.
+        node: the node of the recording.
+        now: the time of the last sample.
+
+    Raises:
+        LedgerError: another demo uses the file, it is not a demo's ledger, or it cannot be written.
+        OSError: the file cannot be written.
+    """
+    lock = Lock(path)
+    lock.take()
+    try:
+        _check_replaceable(path)
+        # A reader of the old file is not disturbed, and a killed demo leaves no incomplete ledger.
+        new = path.with_name(f"{path.name}.new")
+        _remove(new)
+        with closing(open_readwrite(new, "normal")) as connection, ledger_errors(new):
+            for each in (("node", node.name), ("podgpu", VERSION)):
+                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", each)
+            mark_as_sample(connection, MAKER)
+            BatchWriter(connection, boot_id()).write_batch(sample_batch(node, now))
+        _remove(path)
+        new.rename(path)
+    finally:
+        lock.release()
+
+
+def _check_replaceable(path: Path) -> None:
+    """Check that a file is an earlier ledger of the demo, or does not exist.
+
+    Raises:
+        LedgerError: it is another file.
+    """
+    if not os.path.lexists(path):
+        return
+    fix = "move it away: the demo replaces only its own ledger"
+    try:
+        with ledger_errors(path), closing(open_readonly(path)) as connection:
+            maker = sample_maker(connection)
+    except LedgerError as error:
+        raise LedgerError(str(path), error.problem, fix) from error
+    if maker != MAKER:
+        raise ForeignError(str(path), "is not a ledger of podgpu demo", fix)
+
+
+def _remove(path: Path) -> None:
+    """Remove a ledger. The main file first: SQLite would add an old log to a new file."""
+    for each in files_of(path):
+        each.unlink(missing_ok=True)

@@ -1,0 +1,31 @@
+"""What `podgpu demo` logs first."""
+
+import logging
+
+import pytest
+
+from podgpu.cli.demo.command import messages
+
+
+@pytest.mark.parametrize(
+    ("port", "page", "top"),
+    [
+        ("9400", "http://localhost:9400", "podgpu top"),
+        ("9500", "http://localhost:9500", "podgpu top --url http://localhost:9500"),
+    ],
+)
+def test_they_name_the_page_and_the_next_commands(port: str, page: str, top: str) -> None:
+    levels, (what, opening, live, usage, metrics) = zip(*messages(port), strict=True)
+    assert set(levels) == {logging.INFO}
+    assert "a recording of GPUs and pods" in what
+    assert opening == f"open {page}/ in a browser"
+    assert live.endswith(f": {top}")
+    assert usage == "four weeks of sample usage, not measured: podgpu usage"
+    assert metrics == f"metrics: curl -s {page}/metrics"
+
+
+def test_a_demo_without_a_ledger_says_why() -> None:
+    found = dict(reversed(one) for one in messages("9400", "/x is full"))  # type: ignore[misc]
+    text = "the demo has no ledger, so podgpu usage has no data: /x is full"
+    assert found[text] == logging.WARNING
+    assert not any("four weeks" in each for each in found)
