@@ -1,4 +1,4 @@
-"""The table of chart values, generated from values.yaml, its comments and its schema."""
+"""The README of the chart, generated from values.yaml, its comments and its schema."""
 
 import json
 import re
@@ -7,6 +7,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
+
+_README = """\
+# podgpu
+
+{description}. This page is generated from `Chart.yaml` and `values.yaml`.
+
+```
+helm install podgpu deploy/chart -n podgpu --create-namespace --set image.repository=REGISTRY/podgpu
+helm test podgpu -n podgpu
+```
+
+There is no published image: [build it and push it](../../docs/install.md) first. Kubernetes must be
+{kubernetes} or newer.
+
+- [Install](../../docs/install.md): other distributions, how the driver gets into the pods, upgrade.
+- [Values](../../docs/chart.md): what the values do together, permissions, updates, `helm test`.
+- [Coming from dcgm-exporter](../../docs/migrating.md): its values files work unchanged.
+
+## Values
+
+{table}"""
 
 _KEY = re.compile(r"^( *)([A-Za-z]+):")
 
@@ -59,6 +80,20 @@ def table(text: str, schema: dict[str, Any]) -> str:
         default = json.dumps(value.default, ensure_ascii=False)
         rows.append(f"| `{value.path}` | `{_cell(default)}` | {_cell(value.text)} |")
     return "\n".join(rows) + "\n"
+
+
+def readme(text: str, schema: dict[str, Any], chart: dict[str, str]) -> str:
+    """Return the README of the chart.
+
+    Args:
+        text: the content of values.yaml.
+        schema: the schema of the values.
+        chart: the content of Chart.yaml.
+    """
+    oldest = re.sub(r"^>=(\d+\.\d+)\..*", r"\1", chart["kubeVersion"])
+    return _README.format(
+        description=chart["description"], kubernetes=oldest, table=table(text, schema)
+    )
 
 
 def _cell(text: str) -> str:

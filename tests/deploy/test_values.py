@@ -1,4 +1,4 @@
-"""The chart's values: each has a description, a type, and a row on the page chart.md."""
+"""The chart's values: each has a description, a type, and a row in the README of the chart."""
 
 import json
 import os
@@ -19,7 +19,6 @@ from tests.deploy.places import CHART, DOCS, ROOT
 
 VALUES = (CHART / "values.yaml").read_text(encoding="utf-8")
 SCHEMA = CHART / "values.schema.json"
-TABLE = re.compile(r"^\| Value \| Default \|.*?(?=^[^|])", re.MULTILINE | re.DOTALL)
 PRESETS = sorted(path.stem for path in (CHART / "files" / "presets").iterdir())
 
 
@@ -112,15 +111,17 @@ def test_every_value_has_a_comment() -> None:
     assert uncommented == []
 
 
-def test_the_table_of_values_on_the_page_is_up_to_date() -> None:
-    """`PODGPU_WRITE_GOLDEN=1` writes the table."""
-    path = DOCS / "chart.md"
-    page = path.read_text(encoding="utf-8")
-    table = reference.table(VALUES, loaded())
+def test_the_readme_of_the_chart_is_up_to_date() -> None:
+    """`PODGPU_WRITE_GOLDEN=1` writes it."""
+    path = CHART / "README.md"
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    made = reference.readme(VALUES, loaded(), chart)
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
-        page = TABLE.sub(lambda _: table, page)
-        path.write_text(page, encoding="utf-8")
-    assert TABLE.findall(page) == [table]
+        path.write_text(made, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == made
+    links = re.findall(r"\]\(([^)]+)\)", made)
+    assert links
+    assert [link for link in links if not (CHART / link).is_file()] == []
 
 
 INVALID: list[tuple[dict[str, Any], str]] = [

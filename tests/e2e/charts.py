@@ -52,6 +52,7 @@ EVERY: list[Values] = [
         "dashboards": {"enabled": True},
     },
     {"podMonitor": {"enabled": True}},
+    {"usage": {"enabled": True}, "commonLabels": {"team": "gpu"}},
 ]
 """Values for tests of general properties of the chart."""
 

@@ -53,4 +53,12 @@ class Helm:
             return self.run(*words, "-n", NAMESPACE, "-f", file.name)
 
     def template(self, values: dict[str, Any] | None = None, *more: str) -> Manifests:
+        """Render the objects that are installed, without the pod of `helm test`."""
+        return self._rendered(values, "--skip-tests", *more)
+
+    def with_tests(self, values: dict[str, Any] | None = None) -> Manifests:
+        """Render the objects that are installed, and the pod of `helm test`."""
+        return self._rendered(values)
+
+    def _rendered(self, values: dict[str, Any] | None, *more: str) -> Manifests:
         return Manifests(self.with_values("template", "podgpu", str(CHART), *more, values=values))

@@ -28,6 +28,18 @@ REFUSED: list[tuple[Values, str]] = [
     ({"dcgm-exporter": {"serviceMonitor": {}}}, "write them at the top level"),
     ({"gpu-operator": {"dcgmExporter": {}}}, "write them at the top level"),
     ({"serviceMonitor": {"labels": {"a": "b"}}}, "set serviceMonitor.additionalLabels"),
+    (
+        {"commonLabels": {"app.kubernetes.io/name": "gpus"}},
+        "commonLabels: the chart sets app.kubernetes.io/name itself; choose another name",
+    ),
+    ({"commonLabels": {"helm.sh/chart": "a"}}, "commonLabels: the chart sets helm.sh/chart"),
+    ({"extraContainers": [{"name": "podgpu"}]}, "at '/extraContainers/0/name'"),
+    ({"usage": {"enabled": True}, "dcgmExporter": True}, "usage.enabled: dcgm-exporter's command"),
+    (
+        {"usage": {"enabled": True}, "config": {"sinks": {"usage": {"kind": "jsonl"}}}},
+        "usage.enabled: config.sinks.usage is of kind jsonl, but the ledger has this name",
+    ),
+    ({"usage": {"enabled": True, "path": "/usage.db"}}, "config.sinks.usage.path: "),
     ({"createRuntimeClass": True}, "set runtimeClassName, such as nvidia"),
     ({"kubernetes": {"enablePodLabels": True}}, "or set config.sources.pods.labels"),
     ({"kubernetes": {"enablePodUID": True}}, "or set config.sinks.metrics.inline: [pod_uid]"),

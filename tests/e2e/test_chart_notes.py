@@ -106,9 +106,42 @@ def test_the_notes_separate_port_forward_from_the_request(
     assert all("&" not in line and "curl" not in line for line in lines if "port-forward" in line)
 
 
+UNPULLABLE = "has no registry"
+
+
+@pytest.mark.parametrize(
+    ("image", "noted"),
+    [
+        ({}, True),
+        ({"digest": f"sha256:{'0' * 64}"}, True),
+        ({"repository": "registry.example/podgpu"}, False),
+        ({"repository": "localhost:5000/podgpu"}, False),
+        ({"repository": "team/podgpu"}, False),
+        ({"pullPolicy": "Never"}, False),
+    ],
+    ids=str,
+)
+def test_the_notes_say_first_that_an_image_without_a_registry_cannot_be_pulled(
+    helm: Helm, chart: Path, image: Values, noted: bool
+) -> None:
+    found = notes(helm, chart, {"image": image})
+    assert (UNPULLABLE in found) is noted
+    if noted:
+        assert found.index(UNPULLABLE) < found.index("--set image.repository=REGISTRY/podgpu")
+        assert found.index("--set image.repository") < found.index("The number of nodes")
+
+
+def test_the_notes_show_the_report_of_usage(helm: Helm, chart: Path) -> None:
+    command = "-- podgpu usage -c /etc/podgpu/config.yaml"
+    assert command in notes(helm, chart, {"usage": {"enabled": True}})
+    assert command not in notes(helm, chart, {})
+    assert "usage.enabled=true" in notes(helm, chart, {})
+
+
 HIDDEN = "hostPID=true"
 UNUSED: list[Values] = [
     {"hostPID": True},
+    {"usage": {"enabled": True}},
     source("gpus", usage=False),
     source("gpus", processes=False),
     {"arguments": ["-c", "5000"]},

@@ -24,6 +24,18 @@ MONITORS: list[tuple[Values, Values]] = [
     ({"jobLabel": "app"}, {"spec": {"jobLabel": "app"}}),
     ({"targetLabels": ["team"]}, {"spec": {"targetLabels": ["team"]}}),
     ({"podTargetLabels": ["team"]}, {"spec": {"podTargetLabels": ["team"]}}),
+    *(
+        case
+        for name in (
+            *("sampleLimit", "targetLimit"),
+            *("labelLimit", "labelNameLengthLimit", "labelValueLengthLimit"),
+        )
+        for case in (
+            # As a float, as helm reads numbers.
+            ({name: 12345678}, {"spec": {name: 12345678}}),
+            ({name: 0}, {"spec": {name: None}}),
+        )
+    ),
 ]
 
 
@@ -42,6 +54,14 @@ def test_values_of_the_monitor_are_in_the_monitor(
             wanted = None if pods and key == "targetLabels" else value
             assert made[part].get(key) == wanted
     assert made["spec"]["namespaceSelector"] == {"matchNames": ["podgpu"]}
+
+
+def test_prometheus_can_scrape_through_a_proxy(helm: Helm) -> None:
+    (endpoint,) = monitored(helm).one("ServiceMonitor")["spec"]["endpoints"]
+    assert "proxyUrl" not in endpoint
+    proxy = "http://proxy:3128"
+    (endpoint,) = monitored(helm, proxyUrl=proxy).one("ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["proxyUrl"] == proxy
 
 
 def test_the_password_of_prometheus_is_in_the_namespace_of_the_monitor(helm: Helm) -> None:

@@ -16,6 +16,22 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Add the ledger of usage.enabled to the configuration, unless it has one. Arguments: the values and the configuration. */}}
+{{- define "podgpu.usageledger" -}}
+{{- $usage := (index . 0).usage -}}
+{{- $config := index . 1 -}}
+{{- $ledgers := list -}}
+{{- range $name, $sink := $config.sinks -}}
+{{- if eq ($sink.kind | default "") "ledger" -}}{{- $ledgers = append $ledgers $name -}}{{- end -}}
+{{- end -}}
+{{- if and $usage.enabled (not $ledgers) -}}
+{{- if dig "usage" "kind" "" $config.sinks -}}
+{{- fail (printf "usage.enabled: config.sinks.usage is of kind %s, but the ledger has this name; rename that sink" $config.sinks.usage.kind) -}}
+{{- end -}}
+{{- $_ := set $config.sinks "usage" (merge (dict "kind" "ledger") ($config.sinks.usage | default dict) (dict "path" $usage.path)) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Options that allow code which the configuration names, as JSON. They come from the values, so that write access to the
 ConfigMap is not sufficient to add code. */}}
 {{- define "podgpu.allowing" -}}
@@ -49,6 +65,7 @@ ConfigMap is not sufficient to add code. */}}
 {{- if not (include "podgpu.dcgm" .) -}}
 {{- $config := .Files.Get (printf "files/presets/%s.yaml" .Values.preset) | fromYaml -}}
 {{- include "podgpu.overlay" (list $config (deepCopy .Values.config)) -}}
+{{- include "podgpu.usageledger" (list .Values $config) -}}
 {{- range $role := list "sources" "sinks" -}}
 {{- if not (get $config $role) -}}
 {{- fail (printf "config.%s: there are none; keep at least one" $role) -}}

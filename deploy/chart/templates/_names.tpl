@@ -54,7 +54,8 @@ app.kubernetes.io/instance: {{ $root.Release.Name | toYaml }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
-{{- define "podgpu.labels" -}}
+{{/* Labels of an object that the chart sets. Arguments: the root and the component. */}}
+{{- define "podgpu.ownlabels" -}}
 {{- $root := index . 0 -}}
 {{ include "podgpu.selector" . }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
@@ -62,7 +63,32 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
 
-{{/* Labels and namespace of an object's metadata. */}}
+{{/* All labels of an object. Arguments: the root, the component, and optionally labels of this object alone. */}}
+{{- define "podgpu.labels" -}}
+{{ include "podgpu.ownlabels" . }}
+{{- with include "podgpu.commonlabels" (list (index . 0) (slice . 2)) }}
+{{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* commonLabels, and labels of one object that take precedence, as YAML; empty if there are none. Arguments: the root, and a
+     list of at most one mapping. */}}
+{{- define "podgpu.commonlabels" -}}
+{{- $own := first (index . 1) | default dict -}}
+{{- with merge (deepCopy $own) (index . 0).Values.commonLabels -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels of a pod. Arguments: the root, the component, and optionally labels of this pod alone. */}}
+{{- define "podgpu.podlabels" -}}
+{{ include "podgpu.selector" . }}
+{{- with include "podgpu.commonlabels" (list (index . 0) (slice . 2)) }}
+{{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels and namespace of an object's metadata. Arguments: those of podgpu.labels. */}}
 {{- define "podgpu.meta" -}}
 namespace: {{ include "podgpu.namespace" (index . 0) | toYaml }}
 labels:

@@ -20,6 +20,20 @@
 {{- toYaml $context -}}
 {{- end -}}
 
+{{/* The security context of a container that needs nothing of the node. */}}
+{{- define "podgpu.unprivileged" -}}
+{{- if not (include "podgpu.distribution" . | fromYaml).scc -}}
+runAsUser: 65532
+runAsGroup: 65532
+{{ end -}}
+# On OpenShift the user is one of the namespace's range.
+runAsNonRoot: true
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
 {{/* The node affinity: nodes with a label for a GPU. */}}
 {{- define "podgpu.affinity" -}}
 {{- if .Values.affinity -}}

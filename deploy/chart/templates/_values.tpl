@@ -5,6 +5,9 @@
 {{- define "podgpu.values" -}}
 {{- include "podgpu.foreign" . -}}
 {{- include "podgpu.filled" (list .Values (.Files.Get "files/defaults.yaml" | fromYaml)) -}}
+{{- if .Values.usage.enabled -}}
+{{- $_ := set .Values "hostPID" true -}}
+{{- end -}}
 {{- $keys := list "enabled" "create" "name" "key" "mountPath" "data" -}}
 {{- if .Values.config.enabled -}}
 {{- /* dcgm-exporter's YAML file, which is not podgpu's own configuration. */ -}}

@@ -22,6 +22,21 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The key of the certificate's Secret with which clients verify the certificate. A certificate that the chart does not create
+     is trusted directly, whatever its issuer. */}}
+{{- define "podgpu.cakey" -}}
+{{- ternary .Values.tlsServerConfig.caFilename .Values.tlsServerConfig.certFilename (eq (include "podgpu.certmade" .) "yes") -}}
+{{- end -}}
+
+{{/* Whether `helm test` has a pod: not without a Service, and not if the chart has no password or client certificate for it. */}}
+{{- define "podgpu.tested" -}}
+{{- $web := .Values.webConfig.existingSecret -}}
+{{- $certificate := hasPrefix "Require" (.Values.tlsServerConfig.clientAuthType | default "") -}}
+{{- $away := ne (include "podgpu.monitornamespace" .) (include "podgpu.namespace" .) -}}
+{{- $password := and .Values.basicAuth.users (or $away (not (include "podgpu.scraper" . | fromJson))) -}}
+{{- if and .Values.service.enable (not (or $web $certificate $password)) -}}yes{{- end -}}
+{{- end -}}
+
 {{/* Checks for values that exclude each other. */}}
 {{- define "podgpu.webchecks" -}}
 {{- $tls := .Values.tlsServerConfig -}}
@@ -77,11 +92,10 @@ Service
 {{- if ne (include "podgpu.monitornamespace" .) (include "podgpu.namespace" .) -}}
 {{- fail (printf "serviceMonitor.tlsConfig: the certificate's Secret is not in the namespace of the monitor, %s; set tlsConfig with a Secret or ConfigMap of that namespace (ca, serverName), or leave serviceMonitor.namespace empty" (include "podgpu.monitornamespace" .)) -}}
 {{- end -}}
-{{- /* A certificate that the chart does not create is trusted directly, whatever its issuer. */ -}}
 ca:
   secret:
     name: {{ include "podgpu.certsecret" . | toYaml }}
-    key: {{ ternary $tls.caFilename $tls.certFilename (eq (include "podgpu.certmade" .) "yes") | toYaml }}
+    key: {{ include "podgpu.cakey" . | toYaml }}
 serverName: {{ printf "%s.%s.svc" (include "podgpu.fullname" .) (include "podgpu.namespace" .) | toYaml }}
 {{- end -}}
 {{- end -}}
