@@ -7,11 +7,12 @@ recordings, see `docs/sources/replay.md`.
 from pipeline.recording.errors import RecordingError
 from pipeline.recording.header import Header
 from pipeline.recording.reader import CHUNK_BYTES, RecordingParser, RecordingReader
-from pipeline.recording.time_shift import shifted
+from pipeline.recording.time_shift import TIMESTAMP_SUFFIX, shifted
 from pipeline.recording.writer import RecordingWriter
 
 __all__ = [
     "CHUNK_BYTES",
+    "TIMESTAMP_SUFFIX",
     "Header",
     "RecordingError",
     "RecordingParser",

@@ -21,11 +21,18 @@ from pipeline.model import (
     Envelope,
     Event,
     Instant,
+    Reading,
     SamplesTaken,
     SourceAdded,
     TotalsRestored,
 )
-from pipeline.recording import Header, RecordingReader, RecordingWriter, shifted
+from pipeline.recording import (
+    TIMESTAMP_SUFFIX,
+    Header,
+    RecordingReader,
+    RecordingWriter,
+    shifted,
+)
 from tests.demo import states
 from tests.demo.renaming import Renaming
 from tests.demo.states import State
@@ -116,17 +123,13 @@ def rounded(event: Event) -> Event:
     """
     if not isinstance(event, SamplesTaken):
         return event
-    return replace(
-        event,
-        readings=tuple(
-            [
-                one._replace(value=float(f"{one.value:.4g}"))
-                if isinstance(one.value, float)
-                else one
-                for one in event.readings
-            ]
-        ),
-    )
+    return replace(event, readings=tuple([_rounded(one) for one in event.readings]))
+
+
+def _rounded(reading: Reading) -> Reading:
+    if not isinstance(reading.value, float) or reading.field.endswith(TIMESTAMP_SUFFIX):
+        return reading
+    return reading._replace(value=float(f"{reading.value:.4g}"))
 
 
 def read_all(paths: Sequence[Path]) -> list[Input]:
@@ -155,14 +158,7 @@ class _Merge:
 
     def events(self) -> Iterator[Envelope]:
         """Yield all events, those that replace a state first."""
-        for kind_of_event in states.ORDER:
-            for order, (kind, name) in enumerate(self._names.items()):
-                known = self._states.get((kind, kind_of_event))
-                if known is not None:
-                    event = self._joined(known)
-                    if isinstance(event, SourceAdded):
-                        event = replace(event, order=order)
-                    yield Envelope(name, kind, 0, self._started, event)
+        yield from self._beginning()
         end_ns = min(one.end_ns for one in self._inputs)
         every = [
             (one.at.mono_ns, number, place, one)
@@ -173,17 +169,28 @@ class _Merge:
         begun: set[tuple[str, type[State], int]] = set()
         for _, number, _, one in sorted(every, key=lambda item: item[:3]):
             event = one.event
-            if not states.is_state(event):
+            if states.is_state(event):
+                key = (one.kind, type(event), number)
+                known = self._states[one.kind, type(event)]
+                if key in begun:
+                    known[number] = event
+                    yield self._named(one, self._joined(known))
+                # The merged recording begins with the first one.
+                begun.add(key)
+            else:
                 self._update(one, number)
                 yield self._named(one, event)
-                continue
-            key = (one.kind, type(event), number)
-            if key in begun:
-                known = self._states[one.kind, type(event)]
-                known[number] = event
-                yield self._named(one, self._joined(known))
-            # The merged recording begins with the first one.
-            begun.add(key)
+
+    def _beginning(self) -> Iterator[Envelope]:
+        for kind_of_event in states.ORDER:
+            for order, (kind, name) in enumerate(self._names.items()):
+                known = self._states.get((kind, kind_of_event))
+                if known is None:
+                    continue
+                event = self._joined(known)
+                if isinstance(event, SourceAdded):
+                    event = replace(event, order=order)
+                yield Envelope(name, kind, 0, self._started, event)
 
     def _named(self, one: Envelope, event: Event) -> Envelope:
         return Envelope(self._names[one.kind], one.kind, 0, one.at, event)

@@ -1,10 +1,8 @@
 """A simulated node with GPUs, a kubelet, an API server, a container runtime and a kernel log."""
 
 import asyncio
-import hashlib
 import json
 import time
-import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,6 +16,7 @@ import yaml
 from tests.demo import board
 from tests.demo.board import Board
 from tests.demo.cast import Cast, Container, Work
+from tests.demo.pod_objects import NODE, identity, raw_pod
 from tests.fakes import kubelet
 from tests.fakes.nri import FakeRuntime, wire
 from tests.fakes.nvml import FakeNvml, Gpu, Load, Mig, Proc, Scenario, slices
@@ -26,7 +25,6 @@ from tests.sources.kernel.logs import Kmsg
 from tests.sources.nvml.fake_procfs import Proc as Procfs
 from tests.support.kube import ApiServer, Collection
 
-NODE: Final = "demo"
 REPLICAS: Final = 4
 """How many pods may share a GPU that the device plugin offers in replicas."""
 GROUPS: Final = ("profiling", "statistics", "links", "health", "limits")
@@ -34,12 +32,6 @@ GROUPS: Final = ("profiling", "statistics", "links", "health", "limits")
 
 _FIRST_PID: Final = 410_117
 _PODS: Final = "/api/v1/pods"
-
-
-def identity(container: Container) -> tuple[str, str]:
-    """Return the uid of a pod and the id of its container: the same in every run."""
-    name = f"{container.namespace}/{container.pod}"
-    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name)), hashlib.sha256(name.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +120,7 @@ class Node:
             "pods": {
                 "kind": "pods",
                 "kubeconfig": str(folder / "kubeconfig"),
+                "labels": ["team"],
                 "resource_slices": False,
                 "resource_claims": False,
             },
@@ -197,7 +190,7 @@ class Node:
 
     def _raw_pod(self, container: Container, since: datetime, phase: str) -> dict[str, Any]:
         requests = Counter(self._allocated(container, work)[0] for work in container.works)
-        return _raw_pod(container, since, phase, {k: n for k, n in requests.items() if k})
+        return raw_pod(container, since, phase, {k: n for k, n in requests.items() if k})
 
     def _list_pods(self) -> None:
         pods = []
@@ -356,35 +349,3 @@ class _Instance:
 
     mig: Mig
     part: float
-
-
-def _raw_pod(
-    container: Container, since: datetime, phase: str, resources: Mapping[str, int]
-) -> dict[str, Any]:
-    uid, key = identity(container)
-    stamp = since.strftime("%Y-%m-%dT%H:%M:%SZ")
-    state: dict[str, Any] = {"running": {"startedAt": stamp}}
-    if phase == "Succeeded":
-        state = {"terminated": {"exitCode": 0, "startedAt": stamp, "finishedAt": stamp}}
-    status = {"name": container.name, "containerID": f"containerd://{key}", "state": state}
-    limits = {name: str(count) for name, count in resources.items()}
-    return {
-        "metadata": {
-            "namespace": container.namespace,
-            "name": container.pod,
-            "uid": uid,
-            "labels": {},
-            "annotations": {},
-        },
-        "spec": {
-            "nodeName": NODE,
-            "restartPolicy": "Never",
-            "containers": [{"name": container.name, "resources": {"limits": limits}}],
-        },
-        "status": {
-            "phase": phase,
-            "qosClass": "Burstable",
-            "startTime": stamp,
-            "containerStatuses": [status],
-        },
-    }

@@ -361,6 +361,28 @@ def test_values_keep_four_digits_and_whole_numbers_all(tmp_path: Path) -> None:
     assert values == [100, 123.5, 123456789]
 
 
+def test_a_reading_that_is_a_time_is_moved_and_not_rounded(tmp_path: Path) -> None:
+    seen = START.wall_ns / NS + 3
+    last = SamplesTaken(
+        (
+            reading(
+                REAL, "xid_last_seen_timestamp_seconds", seen, when=at(4), attrs=(("xid", "31"),)
+            ),
+        )
+    )
+    header, found = merged(tmp_path, gpus((4, last), (9, watts(9))))
+    (value,) = (
+        one.value
+        for event in of(found, SamplesTaken)
+        if isinstance(event, SamplesTaken)
+        for one in event.readings
+        if one.field != "power_watts"
+    )
+    # It was 2.51 s after the first reading.
+    expected = header.started.wall_ns / NS + LEAD_NS / NS + 2.51
+    assert value == pytest.approx(expected, abs=0.002)
+
+
 def test_a_merge_gives_the_same_file_each_time(tmp_path: Path) -> None:
     path = recording(tmp_path / "one.gz", gpus((3, watts(3))))
     for name in ("a", "b"):

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import logging
+import math
 import os
 import threading
 from collections.abc import Sequence
@@ -159,6 +160,31 @@ async def test_original_time_keeps_the_wall_clock(path: Path) -> None:
     ctx = await play(path, time="original", speed=2)
     last = ctx.relayed[-1]
     assert last.at == Instant(ctx.start.mono_ns + 20 * NS, at(40).wall_ns)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("time", "start"), [("current", None), ("original", START.wall_ns)])
+async def test_a_reading_that_is_a_time_is_moved_like_wall_times(
+    tmp_path: Path, time: str, start: int | None
+) -> None:
+    seen = START.wall_ns / NS + 3
+    last = reading(gpu(0), "xid_last_seen_timestamp_seconds", seen, when=at(5))
+    path = record(tmp_path / "x", [*EVENTS[:2], (5.1, "gpus", "nvml", SamplesTaken((last,)))])
+    ctx = await play(path, time=time)
+    event = ctx.relayed[-1].event
+    assert isinstance(event, SamplesTaken)
+    expected = (ctx.start.wall_ns if start is None else start) / NS + 3
+    assert event.readings[0].value == pytest.approx(expected, abs=0.001)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("value", [math.inf, math.nan, -1.0, 1e300, 0])
+async def test_a_time_that_is_impossible_stays_as_recorded(tmp_path: Path, value: float) -> None:
+    last = reading(gpu(0), "xid_last_seen_timestamp_seconds", value, when=at(5))
+    path = record(tmp_path / "x", [*EVENTS[:2], (5.1, "gpus", "nvml", SamplesTaken((last,)))])
+    event = (await play(path)).relayed[-1].event
+    assert isinstance(event, SamplesTaken)
+    assert event.readings[0].value == pytest.approx(value, nan_ok=True)
 
 
 @pytest.mark.looptime
