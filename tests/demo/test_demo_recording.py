@@ -13,6 +13,7 @@ from pipeline.model import (
     ContainerUsage,
     Device,
     Envelope,
+    Instant,
     Reading,
     SamplesTaken,
     Snapshot,
@@ -191,7 +192,7 @@ def test_the_shared_gpu_falls_off_the_bus_and_comes_back() -> None:
         for one in played()
         if one.second > lost and value(one.snapshot, "gpu_up", 5) == 1
     )
-    assert 80 <= back <= 95
+    assert 83 <= back <= 95
     after = played()[-1].snapshot
     assert readings(after, "power_watts", 5)
     assert holders(attribution(after, 5)) == HOLDERS[5, ""]
@@ -234,7 +235,7 @@ def test_values_vary() -> None:
 
 
 def test_energy_is_that_of_the_power() -> None:
-    for index in (5, 6, 7):
+    for index in (5, 6):
         counted = [
             (found[0].at.mono_ns, found[0].value)
             for one in played()[10:90]
@@ -246,19 +247,20 @@ def test_energy_is_that_of_the_power() -> None:
         assert mean == pytest.approx(sum(powers) / len(powers), rel=0.1), index
 
 
-def test_times_of_each_series_ascend_and_are_within_the_recording() -> None:
-    """In a loop, a reading from before the beginning would be older than those of the last pass."""
+def test_times_of_each_series_ascend_also_from_pass_to_pass() -> None:
+    """In a loop, a reading from before the recording would be older than those before it.
+
+    Receivers of points drop a point that is older than the last one of its series.
+    """
     with RecordingReader(DEMO) as reader:
-        begin = reader.header.started.mono_ns
-    last: dict[tuple[object, ...], int] = {}
-    end = recorded()[-1].at.mono_ns
+        begin = reader.header.started
+    last: dict[tuple[object, ...], Instant] = {}
     for envelope in recorded():
         if isinstance(envelope.event, SamplesTaken):
             for one in envelope.event.readings:
                 series = (one.device, one.field, one.attrs)
-                assert begin <= last.get(series, begin) < one.at.mono_ns + 1, series
-                assert one.at.mono_ns <= end
-                last[series] = one.at.mono_ns
+                assert last.get(series, begin) < one.at <= recorded()[-1].at, series
+                last[series] = one.at
 
 
 def test_nothing_identifies_a_machine() -> None:

@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.node import PODGPU
 from tests.e2e.processes import Answer, Process, free_ports, get, wait_until
 
-PLAYED: Final = {"kind": "replay", "path": "builtin:demo", "loop": True, "speed": 4.0}
-"""The built-in recording at high speed: about 600 points a second."""
+PLAYED: Final = {"kind": "replay", "path": "builtin:demo", "loop": True}
+"""The built-in recording: about 650 points a second."""
 
 _PREFIX: Final = "podgpu_sink_"
 _MISSED: Final = ("queue_full", "stopped", "not_finite", "doubled", "missed")

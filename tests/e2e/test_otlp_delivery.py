@@ -111,7 +111,7 @@ def test_d2_a_full_queue_drops_the_oldest_points(collector: Collector, tmp_path:
     budget = 2**20
     collector.stop()
     both = sinks(collector, "grpc", tmp_path, size="1MiB")
-    fast = {"node": {**PLAYED, "speed": 60.0}}
+    fast = {"node": {**PLAYED, "speed": 15.0}}
     sizes: list[int] = []
 
     def over() -> bool:

@@ -68,7 +68,7 @@ def _written(file: io.RawIOBase, size: int) -> bool:
 
 @contextmanager
 def on_small_disk(
-    folder: Path, collector: Collector, *, speed: float = 4.0
+    folder: Path, collector: Collector, *, speed: float = 1.0
 ) -> Iterator[tuple[Pusher, SmallDisk]]:
     """Run a podgpu with a queue on a small disk, and a sink `jsonl` that records what has to be
     sent.
@@ -153,7 +153,7 @@ def test_d6_points_that_fit_nowhere_are_counted(collector: Collector, tmp_path: 
     """The oldest points on disk and the newest in memory are sent; those between are counted as
     dropped."""
     collector.stop()
-    with on_small_disk(tmp_path, collector, speed=60.0) as (pusher, disk):
+    with on_small_disk(tmp_path, collector, speed=15.0) as (pusher, disk):
         wait_until(lambda: pusher.wait_account().queued > 2000, "a queue", every=0.2)
         disk.fill()
         wait_until(
