@@ -75,6 +75,7 @@ class SourceTable:
             self.record_start(envelope)
         if relay and relay in self._states:
             self._relayed_by[name] = relay
+            self._states[name] = replace(self._states[name], relayed_by=relay)
             self._mark_up(relay, envelope.at)
             self._reporting_sources.add(relay)
         if not isinstance(

@@ -70,6 +70,8 @@ class SourceState:
         devices: number of devices that it enumerated last; None if it never did.
         unresolved: device ids in its claims that match no known device.
         unresolved_total: how often an unresolved id appeared since podgpu started.
+        relayed_by: name of the source that emits its events, as from a recording; empty for a
+            source of the configuration.
     """
 
     kind: str
@@ -84,6 +86,7 @@ class SourceState:
     devices: int | None = None
     unresolved: tuple[RawDeviceId, ...] = ()
     unresolved_total: int = 0
+    relayed_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

@@ -14,12 +14,18 @@ class DeviceUses:
     Args:
         snapshot: the snapshot; None before the first.
         uuid: the device.
+
+    Attributes:
+        memory_unattributed_bytes: memory that belongs to no known container; None if unknown.
     """
 
     def __init__(self, snapshot: Snapshot | None, uuid: str) -> None:
         usage = None if snapshot is None else snapshot.usage
         account = None if usage is None else usage.devices.get(uuid)
         containers = () if account is None else account.containers
+        self.memory_unattributed_bytes = _count(
+            None if account is None else account.memory_unattributed_bytes
+        )
         self._uses = {one.subject: one for one in containers if one.ended is None}
 
     def of(self, subject: PartialRef) -> UseStatus | None:

@@ -42,7 +42,10 @@ _TOTAL: Final = "memory_total_bytes"
 _POWER: Final = "power_watts"
 _LIMITS: Final = ("power_limit_enforced_watts", "power_limit_watts")
 _TEMPERATURE: Final = "gpu_temperature_celsius"
-_FIELDS: Final = frozenset({_UP, _BUSY, _ENGINE, _USED, _TOTAL, _POWER, *_LIMITS, _TEMPERATURE})
+_SLOWDOWN: Final = "temperature_slowdown_celsius"
+_FIELDS: Final = frozenset(
+    {_UP, _BUSY, _ENGINE, _USED, _TOTAL, _POWER, *_LIMITS, _TEMPERATURE, _SLOWDOWN}
+)
 
 Values = Mapping[tuple[str, str], Value]
 """Values of readings by UUID and field."""
@@ -113,10 +116,10 @@ def _gpu(view: _View, uuid: str, group: Sequence[Attribution]) -> GpuStatus:
         power_watts=value(_POWER),
         power_limit_watts=value(*_LIMITS),
         temperature_celsius=value(_TEMPERATURE),
+        temperature_slowdown_celsius=value(_SLOWDOWN),
         instances=tuple(_instance(view, one, state) for one in below),
         xids=tuple(errors[:MOST_XIDS]),
         xids_left_out=max(len(errors) - MOST_XIDS, 0),
-        history=_history(view, uuid),
     )
 
 
@@ -128,7 +131,9 @@ def _history(view: _View, uuid: str) -> HistoryStatus | None:
         step_seconds=STEP_NS // NS,
         utilization_percent=tuple(_rounded(value) for value in hour.utilization_percent),
         memory_used_bytes=tuple(_whole(value) for value in hour.memory_used_bytes),
-        power_watts=tuple(_rounded(value) for value in hour.power_watts),
+        power_watts=None
+        if hour.power_watts is None
+        else tuple(_rounded(value) for value in hour.power_watts),
     )
 
 
@@ -162,6 +167,7 @@ def _common(view: _View, uuid: str, one: Attribution | None) -> dict[str, Any]:
         "utilization_percent": _utilization(uuid, values),
         "memory_used_bytes": _whole(values.get((uuid, _USED))),
         "memory_total_bytes": _whole(values.get((uuid, _TOTAL))),
+        "memory_unattributed_bytes": uses.memory_unattributed_bytes,
         "holders": tuple(_holder(view, each, uses) for each in holders) if holders_known else None,
         "holders_left_out": len(every) - len(holders),
         "conflicts": one.conflicts if one is not None else 0,
@@ -171,6 +177,7 @@ def _common(view: _View, uuid: str, one: Attribution | None) -> dict[str, Any]:
         "users_left_out": max(len(users) - view.limit, 0),
         "processes": None if running is None else running[:MOST_PROCESSES],
         "processes_left_out": max(len(running or ()) - MOST_PROCESSES, 0),
+        "history": _history(view, uuid),
     }
 
 

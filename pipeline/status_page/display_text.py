@@ -16,7 +16,7 @@ from pipeline.status_page.use_format import ContainerStatus
 UNKNOWN: Final = "unknown"
 
 IDLE_PERCENT: Final = 1.0
-"""Mean utilisation below which a GPU counts as idle in a step of its history."""
+"""Mean utilisation below which a device counts as idle in a step of its history."""
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
@@ -144,8 +144,8 @@ def unknown_reason(device: DeviceStatus, what: str) -> str:
 
 
 def idle_seconds(device: DeviceStatus) -> int:
-    """Return for how long a GPU has been idle, from a minute on; 0 if it was not, or if unknown."""
-    if not isinstance(device, GpuStatus) or device.history is None:
+    """Return for how long a device has been idle, from a minute on; else, or if unknown, 0."""
+    if device.history is None:
         return 0
     steps = 0
     for value in reversed(device.history.utilization_percent):
@@ -163,12 +163,12 @@ def unheld_text(device: DeviceStatus) -> str:
     return "free" if device.state == "up" else "not held"
 
 
+CONFLICT: Final = "claims of pods contradict each other"
+
+
 def conflicts_text(device: DeviceStatus) -> str:
-    """Return a text with the number of pods with conflicting claims; empty if there are none."""
-    count = device.conflicts
-    if not count:
-        return ""
-    return f"claims of {count} pod{'s' if count > 1 else ''} conflict with others"
+    """Return a text if claims of pods on a device contradict each other; else an empty text."""
+    return CONFLICT if device.conflicts else ""
 
 
 def access_text(device: DeviceStatus) -> str:

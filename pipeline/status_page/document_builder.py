@@ -4,34 +4,23 @@ The functions have no side effects.
 """
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
-from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 from pipeline.base.safe_text import line
 from pipeline.base.telemetry import Point
-from pipeline.ledger.reports import Report, Row, Sum
 from pipeline.model import Instant, SourceState
-from pipeline.status_page.container_use import text_or_none
 from pipeline.status_page.daemon_state import StatusInput, date
-from pipeline.status_page.device_status import MOST_DEVICES, gpus
-from pipeline.status_page.periods import days_of, hours_of
+from pipeline.status_page.data_notes import notes
+from pipeline.status_page.device_status import gpus
 from pipeline.status_page.problem_list import with_problems
 from pipeline.status_page.status_document import (
-    AmountsStatus,
-    DayStatus,
-    DeviceAmountsStatus,
     ErrorStatus,
-    PodAmountsStatus,
     SinkStatus,
     SourceStatus,
     StatusDocument,
-    UsageStatus,
 )
+from pipeline.status_page.usage_status import usage_of
 from pipeline.status_page.use_format import LARGEST
-
-MOST_PODS: Final = 10
-"""Maximum number of pods in a document: those with the most held time. The others are summed."""
 
 _ONGOING_SECONDS: Final = 45.0
 """Seconds after its last error at which a sink that lost data counts as recovered.
@@ -50,9 +39,11 @@ def status_of(status_input: StatusInput) -> StatusDocument:
     started = status_input.started
     of_sources, of_sinks = (_figures(status_input, role) for role in ("source", "sink"))
     losses = _losses(status_input)
+    usage = usage_of(status_input)
     status = StatusDocument(
         node=line(status_input.node),
         podgpu=status_input.version,
+        notes=notes(status_input.sources, found or (), usage),
         time=date(status_input.now.wall_ns),
         started=None if started is None else date(round(started * 1e9)),
         ready=ready,
@@ -62,13 +53,13 @@ def status_of(status_input: StatusInput) -> StatusDocument:
         devices_left_out=left_out,
         sources=tuple(
             _source(status_input, name, state, of_sources)
-            for name, state in status_input.sources.items()
+            for name, state in _with_relayed(status_input.sources)
         ),
         sinks=tuple(
             _sink(status_input, name, kind, of_sinks, losses.get(name))
             for name, kind in status_input.sinks.items()
         ),
-        usage=_used(status_input),
+        usage=usage,
     )
     return with_problems(status, status_input)
 
@@ -78,6 +69,18 @@ def _driver(status_input: StatusInput) -> str | None:
         return None
     devices = (one.device for one in status_input.snapshot.layout.attributions.values())
     return next((line(device.driver) for device in devices if device.driver), None)
+
+
+def _with_relayed(sources: Mapping[str, SourceState]) -> Sequence[tuple[str, SourceState]]:
+    """Return the sources with those that another one relays directly after it."""
+    places = {name: at for at, name in enumerate(sources)}
+    return sorted(
+        sources.items(),
+        key=lambda item: (
+            places.get(item[1].relayed_by, places[item[0]]),
+            bool(item[1].relayed_by),
+        ),
+    )
 
 
 def _source(
@@ -90,6 +93,7 @@ def _source(
     return SourceStatus(
         name=line(name),
         kind=line(state.kind),
+        relayed_by=line(state.relayed_by) or None,
         state="up" if state.up else "down" if state.has_reported else "waiting",
         age_seconds=status_input.age(state.last_event_at),
         confirmed_seconds=status_input.age(state.confirmed_at),
@@ -185,102 +189,3 @@ def _count(reported: Figures, family: str, name: str) -> int | None:
 def _flag(reported: Figures, family: str, name: str) -> bool | None:
     value = reported.get((family, name))
     return None if value is None else value == 1
-
-
-def _used(status_input: StatusInput) -> UsageStatus | None:
-    """Return the usage from the ledger; None without a ledger."""
-    day = status_input.last_day
-    if day is None:
-        return None
-    return UsageStatus(
-        sink=line(day.sink),
-        age_seconds=status_input.age(day.read_at),
-        error=line(day.error) or None,
-        # Without any devices the totals are unknown, not 0.
-        day=None
-        if day.report is None or not day.report.window.totals
-        else _day(status_input, day.report),
-        hours=hours_of(day),
-        days=days_of(day),
-    )
-
-
-def _day(status_input: StatusInput, report: Report) -> DayStatus:
-    window = report.window
-    others = report.rows[MOST_PODS:]
-    devices = _devices(status_input)
-    return DayStatus(
-        since=date(window.start_ns),
-        until=date(window.end_ns),
-        accounted_seconds=_seconds(sum(total.accounted_ns for total in window.totals)),
-        gap_seconds=_seconds(sum(total.gap_ns for total in window.totals)),
-        pods=tuple(_pod(row) for row in report.rows[:MOST_PODS]),
-        others=AmountsStatus(**_amounts(others)) if others else None,
-        pods_left_out=len(others),
-        unattributed=AmountsStatus(**_amounts([report.unattributed])),
-        total=AmountsStatus(**_amounts([report.total])),
-        devices=tuple(_device(row) for row in devices[:MOST_DEVICES]),
-        devices_left_out=max(len(devices) - MOST_DEVICES, 0),
-    )
-
-
-def _devices(status_input: StatusInput) -> Sequence[Row]:
-    """Return the rows of devices in the order of the snapshot; devices not in it come last."""
-    day, snapshot = status_input.last_day, status_input.snapshot
-    if day is None or day.devices is None:
-        return ()
-    present = {} if snapshot is None else snapshot.layout.attributions
-    order = {uuid: at for at, uuid in enumerate(present)}
-    return sorted(day.devices.rows, key=lambda row: order.get(_uuid(row), len(order)))
-
-
-def _uuid(row: Row) -> str:
-    return (row.key.parts[0] or "") if row.key is not None else ""
-
-
-def _device(row: Row) -> DeviceAmountsStatus:
-    name = None if row.key is None else text_or_none(row.key.parts[1])
-    return DeviceAmountsStatus(uuid=line(_uuid(row)), name=name, **_amounts([row]))
-
-
-def _pod(row: Row) -> PodAmountsStatus:
-    namespace, pod, uid = (None,) * 3 if row.key is None else map(text_or_none, row.key.parts)
-    return PodAmountsStatus(namespace=namespace, pod=pod, uid=uid, **_amounts([row]))
-
-
-def _amounts(rows: Sequence[Row]) -> dict[str, Any]:
-    sums = [[getattr(row, name) for row in rows] for name in ("busy_ns", "idle_ns", "energy_mj")]
-    busy, idle, energy = map(_known, sums)
-    is_sum = len(rows) > 1
-    unknown = any(each.known is None for each in chain(*sums))
-    parts = [[getattr(row, name) for row in rows] for name in ("allocated", "used")]
-    allocated, used_parts = ([part for part in each if part is not None] for each in parts)
-    return {
-        "held_seconds": _seconds(sum(row.held_ns for row in rows)),
-        "free_seconds": _seconds(sum(row.free_ns for row in rows)),
-        "unknown_seconds": _seconds(sum(row.unknown_ns for row in rows)),
-        "allocated_ratio": _ratio(sum(allocated)) if allocated else None,
-        "used_ratio": _ratio(sum(used_parts)) if used_parts else None,
-        "busy_seconds": None if busy is None else _seconds(busy),
-        "idle_seconds": None if idle is None else _seconds(idle),
-        "energy_joules": None if energy is None else _bounded(energy / 1e3),
-        "holdings": min(sum(row.holdings for row in rows), LARGEST),
-        "incomplete": any(row.partial for row in rows) or (is_sum and unknown),
-    }
-
-
-def _known(sums: Sequence[Sum[int]]) -> int | None:
-    known = [each.known for each in sums if each.known is not None]
-    return sum(known) if known else None
-
-
-def _seconds(ns: int) -> float:
-    return _bounded(ns / 1e9)
-
-
-def _ratio(part: Fraction | int) -> float:
-    return min(round(float(part), 6), LARGEST)
-
-
-def _bounded(figure: float) -> float:
-    return min(max(round(figure, 3), -LARGEST), LARGEST)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
+from pipeline.status_page.display_text import CONFLICT
 from pipeline.status_page.fault_memory import KnownFault
 
 Severity: TypeAlias = Literal["critical", "warning", "info"]
@@ -88,11 +89,10 @@ def fault_text(fault: KnownFault, where: str, *, recent: bool) -> tuple[Severity
         )
         return "critical", f"{where}: the driver asks for {asked}", advice
     if kind == "conflict":
-        count = int(fault.value)
         return (
             "warning",
-            f"{where}: claims of {count} pod{'s' if count > 1 else ''} conflict with others",
-            "compare them with the processes on the GPU, and delete the pod whose claim is wrong",
+            f"{where}: {CONFLICT}",
+            "compare them with the processes on it, and delete the pod whose claim is wrong",
         )
     if kind == "ecc_uncorrected":
         count = int(fault.value)

@@ -81,13 +81,15 @@ def _attribution(snapshot: Snapshot | None, uuid: str) -> Attribution | None:
 
 
 def _affected(one: KnownFault, attribution: Attribution | None) -> dict[str, Any]:
-    """Return the pods of a conflict; of a lost GPU, and of errors, those that hold it."""
+    """Return the holders of a device; of a conflict first the pods whose claims contradict."""
     if attribution is None:
         return {}
+    found = [AffectedStatus(**names(each.subject), part="held") for each in attribution.holders]
     if one.key.kind == "conflict":
-        found = [_claimant(pod) for pod in attribution.conflicting_pods]
-    else:
-        found = [AffectedStatus(**names(each.subject), part="held") for each in attribution.holders]
+        claimants = [_claimant(pod) for pod in attribution.conflicting_pods]
+        known = {(each.namespace, each.pod) if each.pod else each.uid for each in claimants}
+        others = [each for each in found if not known & {(each.namespace, each.pod), each.uid}]
+        found = [*claimants, *others]
     return _limited(found)
 
 

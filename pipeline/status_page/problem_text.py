@@ -10,6 +10,14 @@ from pipeline.status_page.use_format import ProblemStatus
 MOST_NAMED: Final = 4
 """Maximum number of containers that the text of a problem names."""
 
+_WORDS: Final = {
+    "caused": "caused by",
+    "claims": "claimed by",
+    "used": "affected",
+    "held": "affected",
+}
+_ORDER: Final = ("caused by", "claimed by", "held by", "affected")
+
 
 def problems(status: StatusDocument) -> list[str]:
     """Return one line of text for each problem, the most severe first; empty if there is none."""
@@ -29,10 +37,14 @@ def problem_text(problem: ProblemStatus) -> str:
 
 
 def affected_text(problem: ProblemStatus) -> str:
-    """Return which containers a problem affects: `affected: ml/train-0 (main) and 2 more`."""
-    named = [holder_name(one) for one in problem.containers[:MOST_NAMED]]
-    more = len(problem.containers) - len(named) + problem.containers_left_out
-    if not named:
-        return ""
-    word = "claimed by" if problem.kind == "conflict" else "affected"
-    return f"{word}: {', '.join(named)}{f' and {more} more' if more else ''}"
+    """Return which containers caused a problem, and which it affects; empty if none is known.
+
+    For example `caused by: ml/train-0 (main); affected: ml/eval-0 (main) and 2 more`.
+    """
+    groups: dict[str, list[str]] = {}
+    for one in problem.containers[:MOST_NAMED]:
+        word = "held by" if problem.kind == "conflict" and one.part == "held" else _WORDS[one.part]
+        groups.setdefault(word, []).append(holder_name(one))
+    text = "; ".join(f"{word}: {', '.join(groups[word])}" for word in _ORDER if word in groups)
+    more = len(problem.containers[MOST_NAMED:]) + problem.containers_left_out
+    return f"{text}{f' and {more} more' if more else ''}"

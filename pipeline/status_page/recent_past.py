@@ -1,4 +1,4 @@
-"""What the status page remembers: the last hour of each GPU, faults, and XID errors."""
+"""What the status page remembers: the last hour of each device, faults, and XID errors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from weakref import ref
 
 from pipeline.model import Snapshot
 from pipeline.status_page.fault_memory import FaultMemory, KnownFault, KnownXid
-from pipeline.status_page.last_hour import HourOfGpu, LastHour
+from pipeline.status_page.last_hour import HourOfDevice, LastHour
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +14,12 @@ class Past:
     """What is remembered at one time.
 
     Attributes:
-        hours: the last hour of each GPU, by UUID.
+        hours: the last hour of each device, by UUID.
         faults: faults that are present.
         xids: XID errors of the last hour.
     """
 
-    hours: Mapping[str, HourOfGpu] = field(default_factory=dict)
+    hours: Mapping[str, HourOfDevice] = field(default_factory=dict)
     faults: tuple[KnownFault, ...] = ()
     xids: tuple[KnownXid, ...] = ()
 

@@ -7,13 +7,13 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from pipeline.status_page.usage_format import UsageStatus
 from pipeline.status_page.use_format import (
     ContainerStatus,
     Count,
     Figure,
     HistoryStatus,
     Moment,
-    PeriodStatus,
     ProblemStatus,
     ProcessStatus,
     UserStatus,
@@ -74,6 +74,8 @@ class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
             the driver does not report that: percentage of time in which its engine was busy.
         memory_used_bytes: allocated device memory.
         memory_total_bytes: total device memory.
+        memory_unattributed_bytes: memory that belongs to no known container, by the usage
+            accounts; null if unknown.
         holders: holders of the device; empty if there are none, null if no source reports holders.
         holders_left_out: number of further holders.
         conflicts: number of pods whose claims on the device conflict with others.
@@ -84,6 +86,7 @@ class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
         users_left_out: number of further such containers.
         processes: processes on the device; null if they could not be listed.
         processes_left_out: number of further processes.
+        history: the last hour; null if nothing was read in it.
     """
 
     uuid: str
@@ -91,6 +94,7 @@ class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
     utilization_percent: Figure | None
     memory_used_bytes: Count | None
     memory_total_bytes: Count | None
+    memory_unattributed_bytes: Count | None = None
     holders: tuple[HolderStatus, ...] | None
     holders_left_out: Count
     conflicts: Count
@@ -100,6 +104,7 @@ class DeviceStatus(msgspec.Struct, frozen=True, kw_only=True):
     users_left_out: Count = 0
     processes: tuple[ProcessStatus, ...] | None = None
     processes_left_out: Count = 0
+    history: HistoryStatus | None = None
 
 
 class InstanceStatus(DeviceStatus, frozen=True, kw_only=True):
@@ -145,10 +150,11 @@ class GpuStatus(DeviceStatus, frozen=True, kw_only=True):
         power_watts: power draw of the whole board.
         power_limit_watts: enforced power limit.
         temperature_celsius: temperature of the GPU core.
+        temperature_slowdown_celsius: temperature at which the GPU reduces its clocks; null if it
+            is not read.
         instances: MIG instances of the GPU.
         xids: its XID errors, the latest first; missing in documents of older podgpu versions.
         xids_left_out: number of further codes.
-        history: the last hour; null if nothing was read in it.
     """
 
     index: Count | None
@@ -156,10 +162,10 @@ class GpuStatus(DeviceStatus, frozen=True, kw_only=True):
     power_watts: Figure | None
     power_limit_watts: Figure | None
     temperature_celsius: Figure | None
+    temperature_slowdown_celsius: Figure | None = None
     instances: tuple[InstanceStatus, ...]
     xids: tuple[XidStatus, ...] = ()
     xids_left_out: Count = 0
-    history: HistoryStatus | None = None
 
 
 class ErrorStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,6 +189,8 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: name in the configuration.
         kind: kind of the source.
+        relayed_by: name of the source that emits its events, as from a recording; null for a
+            source of the configuration.
         state: `up`, `down`, or `waiting` before the first report.
         age_seconds: seconds since the last report.
         confirmed_seconds: seconds since the source last confirmed its reports of pods and holders;
@@ -195,6 +203,7 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     kind: str
+    relayed_by: str | None = None
     state: Literal["up", "down", "waiting"]
     age_seconds: Figure | None
     confirmed_seconds: Figure | None
@@ -242,113 +251,6 @@ class SinkStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorStatus | None
 
 
-class AmountsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Usage of one device, of one pod, or of several devices or pods together.
-
-    Attributes:
-        held_seconds: time for which containers held a device, multiplied by their share.
-        free_seconds: time for which a device was free, multiplied by the free part.
-        unknown_seconds: time for which it is unknown who held a device.
-        allocated_ratio: fraction of the devices' time in which they were held; null if unknown.
-        used_ratio: fraction of the devices' time in which they were busy; null if unknown.
-        busy_seconds: busy time; null if unknown.
-        idle_seconds: held time minus busy time; negative if devices were busy for longer than they
-            were held; null if unknown.
-        energy_joules: energy in joules; null if unknown.
-        holdings: number of holdings.
-        incomplete: whether a part of a value is unknown and missing.
-    """
-
-    held_seconds: Figure
-    free_seconds: Figure
-    unknown_seconds: Figure
-    allocated_ratio: Figure | None
-    used_ratio: Figure | None
-    busy_seconds: Figure | None
-    idle_seconds: Figure | None
-    energy_joules: Figure | None
-    holdings: Count
-    incomplete: bool
-
-
-class PodAmountsStatus(AmountsStatus, frozen=True, kw_only=True):
-    """Usage of a pod.
-
-    Attributes:
-        namespace: namespace of the pod.
-        pod: name of the pod.
-        uid: UID of the pod.
-    """
-
-    namespace: str | None
-    pod: str | None
-    uid: str | None
-
-
-class DeviceAmountsStatus(AmountsStatus, frozen=True, kw_only=True):
-    """Usage of a device by all containers, and its unattributed usage.
-
-    Attributes:
-        uuid: UUID of the device.
-        name: model, or MIG profile with the model of its GPU.
-    """
-
-    uuid: str
-    name: str | None
-
-
-class DayStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Usage of the last 24 hours. The first hour is included completely.
-
-    Attributes:
-        since: start of the time span.
-        until: end of the time span.
-        accounted_seconds: time with usage data, summed over all devices.
-        gap_seconds: time without usage data, summed over all devices.
-        pods: the pods with the most held time.
-        others: usage of all other pods together; null if there are none.
-        pods_left_out: number of other pods.
-        unattributed: usage that belongs to no known pod.
-        total: usage of the whole node.
-        devices: all devices with usage data, in the order of `gpus`. Devices that are not present
-            any more come last.
-        devices_left_out: number of further devices.
-    """
-
-    since: Moment
-    until: Moment
-    accounted_seconds: Figure
-    gap_seconds: Figure
-    pods: tuple[PodAmountsStatus, ...]
-    others: AmountsStatus | None
-    pods_left_out: Count
-    unattributed: AmountsStatus
-    total: AmountsStatus
-    devices: tuple[DeviceAmountsStatus, ...] = ()
-    devices_left_out: Count = 0
-
-
-class UsageStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Usage data from a ledger.
-
-    Attributes:
-        sink: name of the ledger's sink in the configuration.
-        age_seconds: age of the last result; null before the first result.
-        error: error of the last query; null if the query succeeded.
-        day: the last result; null before the first result, or if the ledger has no data for this
-            time.
-        hours: hours of the last 24 with usage data, the oldest first.
-        days: days (UTC) of the last 28 with usage data, the oldest first.
-    """
-
-    sink: str
-    age_seconds: Figure | None
-    error: str | None
-    day: DayStatus | None
-    hours: tuple[PeriodStatus, ...] = ()
-    days: tuple[PeriodStatus, ...] = ()
-
-
 class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Status of a node.
 
@@ -356,6 +258,8 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
         version: version of the format.
         node: name of the node.
         podgpu: podgpu's version.
+        notes: sentences about what is not measured on this node now: a recording, simulated GPUs,
+            sample data.
         time: time of the document, from the node's clock.
         started: when podgpu started.
         ready: whether podgpu is ready: every source has reported, or the time to wait for it is
@@ -374,6 +278,7 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
     node: str
     podgpu: str
+    notes: tuple[str, ...] = ()
     time: Moment
     started: Moment | None
     ready: bool

@@ -71,40 +71,22 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistoryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The last hour of a GPU: means of equal steps, the oldest first, all lists of one length.
+    """The last hour of a device: means of equal steps, the oldest first, all lists of one length.
 
     The last step ends at the document's time and may be shorter. A value is null if nothing was
     read in its step.
 
     Attributes:
         step_seconds: length of a step.
-        utilization_percent: as `utilization_percent` of the GPU.
+        utilization_percent: as `utilization_percent` of the device.
         memory_used_bytes: allocated device memory.
-        power_watts: power draw of the whole board.
+        power_watts: power draw of the whole board; null for a MIG instance.
     """
 
     step_seconds: Count
     utilization_percent: tuple[Figure | None, ...]
     memory_used_bytes: tuple[Count | None, ...]
-    power_watts: tuple[Figure | None, ...]
-
-
-class PeriodStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Usage of all devices in an hour or a day (UTC), from a ledger.
-
-    Attributes:
-        since: start of the period.
-        until: end of the period; of the current one the end of its usage data.
-        allocated_ratio: fraction of the devices' time in which they were held; null if unknown.
-        used_ratio: fraction of the devices' time in which they were busy; null if unknown.
-        energy_joules: energy of all devices; null if unknown.
-    """
-
-    since: Moment
-    until: Moment
-    allocated_ratio: Figure | None
-    used_ratio: Figure | None
-    energy_joules: Figure | None
+    power_watts: tuple[Figure | None, ...] | None
 
 
 class AffectedStatus(ContainerStatus, frozen=True, kw_only=True):

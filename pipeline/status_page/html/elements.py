@@ -38,18 +38,9 @@ def figure(value: float | None, unit: str) -> str:
     return _UNKNOWN if value is None else f"{value:.0f}&nbsp;{unit}"
 
 
-def unknown(reason: str, *, visible: bool = False) -> str:
-    """Return a dash with the reason why a value is unknown.
-
-    Args:
-        reason: the reason.
-        visible: whether everyone sees the reason; else only who points at the dash, and screen
-            readers.
-    """
-    why = text(reason)
-    if visible:
-        return f"{_UNKNOWN}<small>{why}</small>"
-    return f'<span title="{why}">{_UNKNOWN}</span><span class="v">: {why}</span>'
+def unknown(reason: str) -> str:
+    """Return a dash with the reason why a value is unknown."""
+    return f"{_UNKNOWN}<small>{text(reason)}</small>"
 
 
 def known(value: str) -> str:

@@ -1,18 +1,14 @@
-"""Graphs as inline SVG: the last hour of a GPU, and bars of hours or days."""
+"""Graphs of the last hour of a device, as inline SVG."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
 from typing import Final
 
 from pipeline.status_page.html.elements import text
-from pipeline.status_page.use_format import PeriodStatus
 
 LEAST_STEPS: Final = 10
 """Minimum width of a graph of the last hour, in steps."""
 
 _HEIGHT: Final = 24
-_BAR: Final = 10
-_BAR_HEIGHT: Final = 40
 
 
 def line_graph(
@@ -38,15 +34,14 @@ def line_graph(
         return ""
     upper = max(top or 0.0, *known, 1e-9)
     start = steps - len(values)
-    runs: list[list[str]] = [[]]
+    runs: list[list[tuple[int, int]]] = [[]]
     for place, value in enumerate(values):
         if value is None:
             runs.append([])
         else:
             y = _HEIGHT - 1 - max(value / upper, 0.0) * (_HEIGHT - 2)
-            runs[-1].append(f"{start + place},{y:.0f}")
-    # A single point is drawn as a short line.
-    path = "".join(f"M{' '.join(run)}{'h1' if len(run) == 1 else ''}" for run in runs if run)
+            runs[-1].append((start + place, round(y)))
+    path = "".join(map(_path, runs))
     label = f"from {form(min(known))} to {form(max(known))}"
     return (
         f'<svg class="hour" viewBox="0 0 {steps} {_HEIGHT}" preserveAspectRatio="none" '
@@ -54,55 +49,14 @@ def line_graph(
     )
 
 
-def bar_graph(periods: Sequence[PeriodStatus], length: timedelta, count: int, name: str) -> str:
-    """Return bars of hours or days: the allocated part, and the used part in front of it.
-
-    Args:
-        periods: the periods, the oldest first; those without usage data may be missing.
-        length: length of a period.
-        count: number of bars. The last one is the last of the periods.
-        name: what the bars are, for screen readers.
-    """
-    if not periods:
-        return ""
-    last = periods[-1].since
-    bars = "".join(
-        _bar(each, count - 1 - _steps(each.since, last, length), length)
-        for each in periods
-        if _steps(each.since, last, length) < count
-    )
-    width = count * _BAR
-    return (
-        f'<svg class="bars" viewBox="0 0 {width} {_BAR_HEIGHT}" preserveAspectRatio="none" '
-        f'role="img" aria-label="{text(name)}">'
-        f'<rect class="t" width="{width}" height="{_BAR_HEIGHT}"/>{bars}</svg>'
-    )
-
-
-def _steps(since: datetime, last: datetime, length: timedelta) -> int:
-    return round((last - since) / length)
-
-
-def _bar(each: PeriodStatus, place: int, length: timedelta) -> str:
-    when = f"{each.since:%Y-%m-%d}" if length >= timedelta(days=1) else f"{each.since:%H:%M} UTC"
-    parts = [
-        (ratio, kind, word)
-        for ratio, kind, word in (
-            (each.allocated_ratio, "m", "allocated"),
-            (each.used_ratio, "u", "used"),
-        )
-        if ratio is not None
+def _path(run: Sequence[tuple[int, int]]) -> str:
+    """Return the line through the points, without those in the middle of a horizontal part."""
+    corners = [
+        f"{x},{y}"
+        for at, (x, y) in enumerate(run)
+        if at in {0, len(run) - 1} or not run[at - 1][1] == y == run[at + 1][1]
     ]
-    said = ", ".join(f"{word} {ratio * 100:.0f} %" for ratio, _, word in parts) or "unknown"
-    rects = "".join(_rect(place, ratio, kind) for ratio, kind, _ in parts)
-    return f"<g><title>{when}: {said}</title>{rects}</g>"
-
-
-def _rect(place: int, ratio: float, kind: str) -> str:
-    height = min(max(ratio, 0.0), 1.0) * _BAR_HEIGHT
-    # The used part is narrower, so that both are seen where they are equal.
-    inset = 1 if kind == "m" else 3
-    return (
-        f'<rect class="{kind}" x="{place * _BAR + inset}" y="{_BAR_HEIGHT - height:.1f}" '
-        f'width="{_BAR - 2 * inset}" height="{height:.1f}"/>'
-    )
+    if not corners:
+        return ""
+    # A single point is drawn as a short line.
+    return f"M{' '.join(corners)}{'h1' if len(corners) == 1 else ''}"

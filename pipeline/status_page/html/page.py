@@ -36,13 +36,16 @@ def body(status: StatusDocument, links: Links, *, debug: bool = False) -> str:
     Args:
         status: the document.
         links: paths and titles of other pages.
-        debug: whether to show whole UUIDs, and source and evidence of each holder.
+        debug: whether to show whole UUIDs, all processes, and source and evidence of each holder.
     """
     node, time = text(status.node), status.time
     running = ""
     if status.started is not None:
         running = f", running for {span((time - status.started).total_seconds())}"
     driver = f", driver {text(status.driver)}" if status.driver else ""
+    notes = "".join(f"<p>{text(each)}</p>" for each in status.notes)
+    if notes:
+        notes = f'<div class="notes" role="note">{notes}</div>\n'
     waiting = ""
     if status.waiting_for:
         waiting = f'<p class="warn">Not ready: {text(status.waiting_for)}</p>\n'
@@ -54,7 +57,7 @@ def body(status: StatusDocument, links: Links, *, debug: bool = False) -> str:
         f"<p>{text(summary(status))}{driver}</p>"
         f'<p class="soft">podgpu {text(status.podgpu)}{running}. As of '
         f'<time datetime="{time.isoformat()}">{time:%Y-%m-%d %H:%M:%S} UTC</time>.</p>'
-        f"</header>\n{waiting}{problem_section(listed(status), time)}<main>\n"
+        f"</header>\n{notes}{waiting}{problem_section(listed(status), time)}<main>\n"
         f'<h2 id="gpus">GPUs</h2>\n{gpus(status, debug=debug)}\n{xids(status.gpus or (), time)}'
         f"{used(status.usage, status.gpus or ())}"
         f'<h2 id="sources">Sources</h2>\n{sources(status.sources)}\n'
@@ -77,7 +80,7 @@ def footer(seconds: int, *, debug: bool = False) -> str:
 
     Args:
         seconds: seconds after which the page is reloaded; 0 means never.
-        debug: whether the page shows sources and evidence.
+        debug: whether the page shows these details.
     """
     now = f"Reloads every {seconds} s" if seconds else "Does not reload automatically"
     others = ", ".join(
@@ -88,8 +91,8 @@ def footer(seconds: int, *, debug: bool = False) -> str:
     word = "Hide" if debug else "Show"
     return (
         f'<footer class="soft"><p>{now}. Change this: {others}. Ages are relative to the time '
-        f'above. <a href="{_address(seconds, debug=not debug)}">{word} UUIDs, sources and evidence'
-        "</a>.</p></footer>\n</body></html>\n"
+        f'above. <a href="{_address(seconds, debug=not debug)}">{word} UUIDs, processes, sources '
+        f"and evidence</a>.</p></footer>\n</body></html>\n"
     )
 
 

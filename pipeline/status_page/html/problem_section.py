@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from pipeline.status_page.display_text import holder_name, span
+from pipeline.status_page.display_text import span
 from pipeline.status_page.html.elements import text
-from pipeline.status_page.problem_text import MOST_NAMED, affected_text
-from pipeline.status_page.use_format import AffectedStatus, ProblemStatus
+from pipeline.status_page.problem_text import affected_text
+from pipeline.status_page.use_format import ProblemStatus
 
 MOST: Final = 20
 """Maximum number of problems that the page lists. Further ones are only counted."""
@@ -27,20 +27,21 @@ def problem_section(found: Sequence[ProblemStatus], now: datetime) -> str:
         items += f'<li>and {len(found) - MOST} more: see <a href="./status">/status</a></li>'
     title = "1 problem" if len(found) == 1 else f"{len(found)} problems"
     return (
-        f'<section class="problems {found[0].severity}" aria-labelledby="problems">'
+        '<section class="problems" aria-labelledby="problems">'
         f'<h2 id="problems">{title}</h2><ul>{items}</ul></section>\n'
     )
 
 
 def _item(problem: ProblemStatus, now: datetime) -> str:
-    parts = [f'<b class="{problem.severity}">{problem.severity}</b> {text(problem.text)}']
+    said = problem.severity
+    parts = [f'<b class="{said}">{said}</b> <b>{text(problem.text)}</b>']
     if problem.since is not None:
         parts.append(f' <span class="soft">({_since(problem, now)})</span>')
-    if problem.containers:
-        parts.append(f"<div>{_affected(problem)}</div>")
+    if affected := affected_text(problem):
+        parts.append(f"<div>{text(affected[:1].upper() + affected[1:])}</div>")
     if problem.advice:
         parts.append(f"<div>Advice: {text(problem.advice)}</div>")
-    return f"<li>{''.join(parts)}</li>"
+    return f'<li class="{said}">{"".join(parts)}</li>'
 
 
 def _since(problem: ProblemStatus, now: datetime) -> str:
@@ -50,20 +51,3 @@ def _since(problem: ProblemStatus, now: datetime) -> str:
     if problem.kind in {"xid", "sink_losing"}:
         return f"last {when} ago"
     return f"for {'' if problem.since_known else 'at least '}{when}"
-
-
-_PARTS: Final = {"caused": " caused it", "used": " used it", "held": "", "claims": ""}
-
-
-def _affected(problem: ProblemStatus) -> str:
-    """Return the affected containers; of an XID error also who caused it."""
-    if problem.kind != "xid":
-        whole = affected_text(problem)
-        return text(whole[:1].upper() + whole[1:])
-    named = [_victim(each) for each in problem.containers[:MOST_NAMED]]
-    more = len(problem.containers) - len(named) + problem.containers_left_out
-    return f"Affected: {', '.join(named)}{f' and {more} more' if more else ''}"
-
-
-def _victim(one: AffectedStatus) -> str:
-    return f'{text(holder_name(one))}<span class="soft">{_PARTS[one.part]}</span>'

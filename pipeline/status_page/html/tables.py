@@ -27,25 +27,32 @@ def sinks(found: tuple[SinkStatus, ...]) -> str:
     return table("parts", "sinks", _SINKS, "".join(map(_sink, found)))
 
 
-def _row(name: str, kind: str | None, *cells: str) -> str:
+def _row(name: str, kind: str | None, note: str, *cells: str) -> str:
     kind_text = f' <span class="soft">{text(kind)}</span>' if kind and kind != name else ""
-    return row(f"<b>{text(name)}</b>{kind_text}", "".join(cells))
+    return row(f"<b>{text(name)}</b>{kind_text}{note}", "".join(cells))
+
+
+def _count(count: int | None, label: str) -> str:
+    """Return the cell of a count; empty where the component has no such count."""
+    return cell("", "no") if count is None else cell(amount(count), "num", label)
 
 
 def _source(source: SourceStatus) -> str:
+    played = "" if source.relayed_by is None else "<small>in the recording</small>"
     unresolved = unresolved_text(source.unresolved)
     note = f'<small class="warn">{unresolved}</small>' if unresolved else ""
     confirmed = source.confirmed_seconds
     return _row(
         source.name,
         source.kind,
+        played,
         cell(_STATES[source.state] + note, label="State"),
         cell(shown(source.age_seconds, _ago), "num", "Last report"),
         # Empty for a source that reports no holders.
         cell(_ago(confirmed), "num", "Holders confirmed")
         if confirmed is not None
         else cell("", "no"),
-        cell(shown(source.restarts, amount), "num", "Restarts"),
+        _count(source.restarts, "Restarts"),
         cell(_error(source.error), "wide", "Last error"),
     )
 
@@ -60,7 +67,7 @@ def _sink(sink: SinkStatus) -> str:
             state = "delivering" if sink.delivering else '<span class="bad">not delivering</span>'
     if sink.queue_writable is False:
         state += '<small class="bad">its queue cannot be written to disk</small>'
-    queued = shown(sink.queued, amount)
+    queued = "" if sink.queued is None else amount(sink.queued)
     if sink.queued and sink.oldest_seconds is not None:
         queued += f", oldest {span(sink.oldest_seconds)}"
     if sink.queue_bytes:
@@ -72,14 +79,16 @@ def _sink(sink: SinkStatus) -> str:
     ]
     if sink.errors:
         lost.append(f'<small class="warn">{amount(sink.errors)} other errors</small>')
-    none = shown(0 if sink.dropped is not None else None, amount)
+    none = "" if sink.dropped is None else amount(0)
+    lost_text = "<br>".join(lost) or none
     return _row(
         sink.name,
         sink.kind,
+        "",
         cell(state, label="State"),
-        cell(shown(sink.emitted, amount), "num", "Emitted"),
-        cell(queued, "num", "Queued"),
-        cell("<br>".join(lost) or none, "num", "Lost"),
+        _count(sink.emitted, "Emitted"),
+        cell(queued, "num", "Queued") if queued else cell("", "no"),
+        cell(lost_text, "num", "Lost") if lost_text else cell("", "no"),
         cell(_error(sink.error), "wide", "Last error"),
     )
 

@@ -1,4 +1,4 @@
-"""Render the usage of the last 24 hours: a table of pods and a table of devices."""
+"""Render the usage of the last 24 hours, of pods and devices, and of the last four weeks."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +17,21 @@ from pipeline.status_page.display_text import (
     span,
 )
 from pipeline.status_page.html.elements import cell, row, shown, table, text
-from pipeline.status_page.html.graphs import bar_graph
+from pipeline.status_page.html.part_bars import (
+    bar_graph,
+    legend,
+    part_bar,
+    parts_of_device,
+    parts_of_period,
+    total,
+)
 from pipeline.status_page.last_day_usage import MOST_DAYS
-from pipeline.status_page.status_document import (
+from pipeline.status_page.status_document import GpuStatus
+from pipeline.status_page.usage_format import (
     AmountsStatus,
     DayStatus,
     DeviceAmountsStatus,
-    GpuStatus,
+    PeriodStatus,
     PodAmountsStatus,
     UsageStatus,
 )
@@ -31,9 +39,11 @@ from pipeline.status_page.status_document import (
 _HOURS: Final = 25
 """Number of bars of the last 24 hours: the first and the last hour are partly in them."""
 
-_LEGEND: Final = (
-    '<p class="soft">Each bar is an hour: the wide part is the allocated time of all devices, the '
-    "narrow part in front of it the used time.</p>\n"
+_WEEK: Final = timedelta(days=7)
+
+_MEANING: Final = (
+    '<p class="soft">Held time is busy or idle. Each bar is an hour of all devices together; where '
+    "it is lower or missing, there are no usage data.</p>\n"
 )
 
 _Columns: TypeAlias = Mapping[str, Callable[[AmountsStatus], str]]
@@ -63,14 +73,13 @@ def used(status: UsageStatus | None, gpus: Sequence[GpuStatus]) -> str:
             else f"has no usage data for this time: {FIRST_FIGURES}"
         )
         day = f"<p>The ledger {text(status.sink)} {state}.</p>\n"
-    return f'<h2 id="day">Last 24 hours</h2>\n{error}{day}'
+    sample = " (sample data)" if status.sample_data else ""
+    return f'<h2 id="day">Last 24 hours{sample}</h2>\n{error}{day}'
 
 
 def _day(status: UsageStatus, day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
     age = status.age_seconds
     ago = "" if age is None else f", as of {span(age)} ago"
-    ratios = (day.total.allocated_ratio, day.total.used_ratio)
-    allocated, used_part = (shown(ratio, _percent) for ratio in ratios)
     names = Counter(_name(each) for each in day.pods)
     rows: list[tuple[str, AmountsStatus, _Columns]] = [
         (f"<b>{text(_unique_name(each, names))}</b>", each, _POD) for each in day.pods
@@ -78,30 +87,57 @@ def _day(status: UsageStatus, day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
     if day.others is not None:
         more = f"{amount(day.pods_left_out)} other pod{'' if day.pods_left_out == 1 else 's'}"
         rows.append((more, day.others, _POD))
-    rows += [("unattributed", day.unattributed, _ALL), ("<b>total</b>", day.total, _ALL)]
+    rows += [("unattributed", day.unattributed, _UNATTRIBUTED), ("<b>total</b>", day.total, _POD)]
     body = "".join(_row(name + _mark(usage), usage, columns) for name, usage, columns in rows)
     return (
         f'<p class="soft"><time datetime="{day.since.isoformat()}">{day.since:%Y-%m-%d %H:%M}'
         f'</time> to <time datetime="{day.until.isoformat()}">{day.until:%Y-%m-%d %H:%M} UTC'
-        f"</time>{ago}. {_accounted(day)} Allocated: {allocated}. Used: {used_part}.</p>\n"
-        + bar_graph(status.hours, timedelta(hours=1), _HOURS, "Allocated and used, by hour")
-        + (f"{_LEGEND}" if status.hours else "")
-        + table("day", "day", ("Pod", *_ALL), body)
+        f"</time>{ago}. {_accounted(day)}</p>\n"
+        + legend(parts_of_device(day.total))
+        + bar_graph(status.hours, timedelta(hours=1), _HOURS, "Busy, idle and free, by hour")
+        + (_MEANING if status.hours else "")
+        + table("day", "day", ("Pod", *_POD), body)
         + _devices(day, gpus)
         + _notes(day)
-        + _weeks(status)
+        + _weeks(status.days)
     )
 
 
-def _weeks(status: UsageStatus) -> str:
-    """Return the bars of the last four weeks; empty before the second day."""
-    if len(status.days) < 2:
+def _weeks(days: Sequence[PeriodStatus]) -> str:
+    """Return the bars of the last four weeks, and a table; empty before the second day."""
+    if len(days) < 2:
         return ""
-    graph = bar_graph(status.days, timedelta(days=1), MOST_DAYS, "Allocated and used, by day")
-    first = status.days[0].since
+    first, last = days[0].since, days[-1].since
+    weeks: dict[int, list[PeriodStatus]] = {}
+    for each in days:
+        weeks.setdefault((last - each.since) // _WEEK, []).append(each)
+    rows = "".join(
+        _week(f"{last - ago * _WEEK - timedelta(days=6):%Y-%m-%d} to {last - ago * _WEEK:%m-%d}", e)
+        for ago, e in sorted(weeks.items())
+    )
     return (
-        f'<h3 id="weeks">Last {MOST_DAYS} days</h3>\n{graph}'
+        f'<h3 id="weeks">Last {MOST_DAYS} days</h3>\n'
         f'<p class="soft">Usage data since {first:%Y-%m-%d}; days are UTC.</p>\n'
+        + legend(total(map(parts_of_period, days)))
+        + bar_graph(days, timedelta(days=1), MOST_DAYS, "Busy, idle and free, by day")
+        + table("weeks", "weeks", ("Seven days", *_WEEK_COLUMNS), rows)
+    )
+
+
+_WEEK_COLUMNS: Final = ("Held", "Busy", "Idle", "Free", "Unknown", "Energy")
+
+
+def _week(name: str, days: Sequence[PeriodStatus]) -> str:
+    parts = total(map(parts_of_period, days))
+    energy = [each.energy_joules for each in days if each.energy_joules is not None]
+    figures = (parts.busy + parts.idle, parts.busy, parts.idle, parts.free, parts.unknown)
+    cells = [hours(each) for each in figures]
+    cells.append(shown(sum(energy) if energy else None, kilowatt_hours))
+    return row(
+        f"{name}{part_bar(parts)}",
+        "".join(
+            cell(content, "num", title) for title, content in zip(_WEEK_COLUMNS, cells, strict=True)
+        ),
     )
 
 
@@ -130,7 +166,8 @@ def _device(usage: DeviceAmountsStatus, name: str) -> str:
     model = f" {text(usage.name)}" if usage.name else ""
     short = f'<small title="{text(usage.uuid)}">{text(short_uuid(usage.uuid))}</small>'
     uuid = short if name else ""
-    head = f"<b>{text(name or usage.uuid)}</b>{model}{_mark(usage)}{uuid}"
+    bar = part_bar(parts_of_device(usage))
+    head = f"<b>{text(name or usage.uuid)}</b>{model}{_mark(usage)}{uuid}{bar}"
     return _row(head, usage, _DEVICE)
 
 
@@ -162,34 +199,31 @@ def _unique_name(pod: PodAmountsStatus, names: Mapping[str, int]) -> str:
 
 
 def _row(head: str, usage: AmountsStatus, columns: _Columns) -> str:
-    return row(head, "".join(cell(show(usage), "num", title) for title, show in columns.items()))
+    return row(head, "".join(_cell(show(usage), title) for title, show in columns.items()))
+
+
+def _cell(content: str, title: str) -> str:
+    """Return the cell of a figure; one that is empty is hidden in a narrow window."""
+    return cell(content, "num" if content else "num no", title)
 
 
 def _mark(usage: AmountsStatus) -> str:
     return " *" if usage.incomplete else ""
 
 
-def _percent(ratio: float) -> str:
-    return f"{ratio * 100:.0f} %"
-
-
-_ALL: Final[_Columns] = {
+_BUSY: Final[_Columns] = {
     "Held": lambda usage: shown(usage.held_seconds, hours),
-    "Free": lambda usage: shown(usage.free_seconds, hours),
-    "Unknown": lambda usage: shown(usage.unknown_seconds, hours),
     "Busy": lambda usage: shown(usage.busy_seconds, hours),
     "Idle": lambda usage: shown(usage.idle_seconds, hours),
-    "Energy": lambda usage: shown(usage.energy_joules, kilowatt_hours),
 }
-_POD: Final[_Columns] = {**_ALL, "Free": lambda _: "", "Unknown": lambda _: ""}
-"""A pod has neither free nor unknown time."""
+_ENERGY: Final[_Columns] = {"Energy": lambda usage: shown(usage.energy_joules, kilowatt_hours)}
+_POD: Final[_Columns] = {**_BUSY, **_ENERGY}
+_UNATTRIBUTED: Final[_Columns] = {**_POD, "Held": lambda _: "", "Idle": lambda _: ""}
+"""Unattributed usage is of processes of no known container, which hold nothing."""
 
 _DEVICE: Final[_Columns] = {
-    "Held": _ALL["Held"],
-    "Free": _ALL["Free"],
-    "Unknown": _ALL["Unknown"],
-    "Allocated": lambda usage: shown(usage.allocated_ratio, _percent),
-    "Used": lambda usage: shown(usage.used_ratio, _percent),
-    "Busy": _ALL["Busy"],
-    "Energy": _ALL["Energy"],
+    **_BUSY,
+    "Free": lambda usage: shown(usage.free_seconds, hours),
+    "Unknown": lambda usage: shown(usage.unknown_seconds, hours),
+    **_ENERGY,
 }

@@ -234,6 +234,11 @@ class TestRelayedSources:
         state = self.relaying_node().snapshot().sources["replay"]
         assert (state.up, state.has_reported, state.events) == (True, True, 2)
 
+    def test_the_relaying_source_is_known_of_each_relayed_source(self) -> None:
+        sources = self.relaying_node().snapshot().sources
+        relays = {name: state.relayed_by for name, state in sources.items()}
+        assert relays == {"replay": "", "gpus": "replay", "podlist": "replay"}
+
     def test_relayed_sources_are_lost_with_the_relaying_source(self) -> None:
         node = self.relaying_node()
         node.say(SourceLost("finished"), "replay", "replay")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pipeline.model import NS, Instant, Snapshot
 from pipeline.status_page import last_hour
 from pipeline.status_page.document_builder import status_of
-from pipeline.status_page.last_hour import POINTS, STEP_NS, HourOfGpu, LastHour
+from pipeline.status_page.last_hour import POINTS, STEP_NS, HourOfDevice, LastHour
 from tests.pipeline.status_page.scenes import status_input, two_gpus
 from tests.support.examples import examples
 from tests.support.nodes import Node, gpu, mig, reading, uuid_of
@@ -36,7 +36,7 @@ def snapshot(seconds: float, *values: float, wall: float = 0.0) -> Snapshot:
     return replace(node.snapshot(), at=Instant(round(seconds * NS), round(wall * NS)))
 
 
-def hour(*snapshots: Snapshot) -> HourOfGpu:
+def hour(*snapshots: Snapshot) -> HourOfDevice:
     ring = LastHour()
     for each in snapshots:
         ring.add(each)
@@ -73,16 +73,38 @@ def test_after_a_long_gap_no_old_point_is_shown(gap: int) -> None:
     assert found.utilization_percent == (None,) * (POINTS - 1) + (1.0,)
 
 
-def test_a_gpu_that_has_no_utilisation_shows_how_busy_its_engine_is() -> None:
-    node = Node()
-    node.has(gpu(0), mig(gpu(0), 7))
+def with_an_instance() -> Snapshot:
+    """Return a snapshot of a GPU with an instance, both without utilisation."""
+    node, part = Node(), mig(gpu(0), 7)
+    node.has(gpu(0), part)
     node.reads(
+        reading(part, "graphics_engine_active_ratio", 0.75),
+        reading(part, "memory_used_bytes", 7),
         reading(gpu(0), "graphics_engine_active_ratio", 0.25),
-        reading(mig(gpu(0), 7), "graphics_engine_active_ratio", 0.75),
+        reading(gpu(0), "power_watts", 300),
     )
+    return node.snapshot()
+
+
+def test_a_device_that_has_no_utilisation_shows_how_busy_its_engine_is() -> None:
     ring = LastHour()
-    ring.add(node.snapshot())
-    assert ring.hours()[uuid_of(0)].utilization_percent == (25.0,)
+    ring.add(with_an_instance())
+    found = ring.hours()
+    assert found[uuid_of(0)] == HourOfDevice((25.0,), (None,), (300.0,))
+    assert found[mig(gpu(0), 7).uuid] == HourOfDevice((75.0,), (7.0,), None)
+
+
+def test_a_gpu_gets_a_ring_before_its_instances(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(last_hour, "MOST_RINGS", 1)
+    ring = LastHour()
+    ring.add(with_an_instance())
+    assert list(ring.hours()) == [uuid_of(0)]
+
+
+def test_an_instance_that_is_removed_has_no_ring() -> None:
+    ring = LastHour()
+    ring.add(with_an_instance())
+    ring.add(snapshot(BEGIN, 1.0))
     assert list(ring.hours()) == [uuid_of(0)]
 
 
@@ -94,7 +116,7 @@ def test_a_gpu_that_is_not_known_any_more_has_no_ring() -> None:
 
 
 def test_the_number_of_rings_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(last_hour, "MOST_GPUS", 2)
+    monkeypatch.setattr(last_hour, "MOST_RINGS", 2)
     ring = LastHour()
     ring.add(snapshot(BEGIN, 1.0, 2.0, 3.0))
     assert list(ring.hours()) == [uuid_of(0), uuid_of(1)]

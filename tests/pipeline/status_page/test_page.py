@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pipeline.http.builtin_pages import links
 from pipeline.status_page.document_builder import status_of
-from pipeline.status_page.html.device_table import MOST_HOLDERS
+from pipeline.status_page.html.holder_cell import MOST_HOLDERS
 from pipeline.status_page.html.page import refresh
 from pipeline.status_page.html.style import POLICY, STYLE
 from podgpu.cli.top.command import plain
@@ -38,7 +38,7 @@ LINKS = links([("/metrics", "metrics for Prometheus"), ("/a b&<c>", 'A "title"')
 
 TAGS = frozenset(
     """html head meta title style body header h1 h2 h3 p time section ul li main table thead tbody
-    tr th td b small span svg rect path g details summary div a nav footer br""".split()  # noqa: SIM905
+    tr th td b small span svg rect path g div a nav footer br""".split()  # noqa: SIM905
 )
 ATTRIBUTES = frozenset(
     """lang charset name content class id aria-labelledby aria-hidden role scope datetime data-l
@@ -66,12 +66,12 @@ def test_the_page_equals_the_golden_file() -> None:
 
 def test_the_rows_of_two_gpus() -> None:
     assert table(shown("two-gpus"), "gpus") == [
-        ["GPU", "Use", "Memory", "Power", "Temp.", "Held by"],
+        ["GPU", "Busy", "Memory", "Power", "Temp.", "Held by"],
         [
             "GPU 0 NVIDIA H100 80GB HBM3 GPU-00000000",
             "93 %",
             "40.0 of 80.0 GiB",
-            "385 W of 700 W",
+            "385 of 700 W",
             "50 °C",
             "ml/train-0 (main) for at least 10 min",
         ],
@@ -79,7 +79,7 @@ def test_the_rows_of_two_gpus() -> None:
             "GPU 1 NVIDIA H100 80GB HBM3 GPU-00000001",
             "0 %",
             "0 of 80.0 GiB",
-            "70 W of 700 W",
+            "70 of 700 W",
             "30 °C",
             "free",
         ],
@@ -101,14 +101,14 @@ def test_a_bar_has_the_length_of_its_number() -> None:
     cells = [
         cell
         for cell in shown("mig").all("td")
-        if cell.attributes.get("data-l") in {"Use", "Memory"}
+        if cell.attributes.get("data-l") in {"Busy", "Memory"}
     ]
     bars = [cell for cell in cells if cell.all("svg", class_="bar")]
     assert len(bars) == 56 * 2 + 8
     for cell in bars:
         bar_width = cell.all("rect")[1].attributes["width"]
         assert bar_width is not None
-        if cell.attributes["data-l"] == "Use":
+        if cell.attributes["data-l"] == "Busy":
             assert f"{bar_width} %" == cell.text
         assert cell.one("svg", class_="bar").attributes["aria-hidden"] == "true"
 
@@ -160,7 +160,7 @@ def test_nothing_is_free_while_holders_are_unknown(name: str) -> None:
         ("troubled", "GPU 0 is lost: it was present before and no longer responds"),
         ("troubled", "source kubelet is down: /run/x.sock: connection refused"),
         ("troubled", "sink push: nothing is delivered: collector:4317 does not answer"),
-        ("troubled", "GPU 1: claims of 2 pods conflict with others"),
+        ("troubled", "GPU 1: claims of pods contradict each other"),
         ("no-driver", "no source has reported GPUs (down: gpus)"),
         ("nothing-yet", "no source has reported GPUs yet"),
     ],
@@ -180,7 +180,7 @@ def test_problems_are_shown_with_their_gpu() -> None:
     assert lost[5] == "not held"
     assert "ml/new (main)" in contested[5]
     assert "ml/old (main)" in contested[5]
-    assert "claims of 2 pods conflict with others" in contested[5]
+    assert "claims of pods contradict each other" in contested[5]
     assert [f"ml/serve-{n} (main) , 1 replica" in shared[5] for n in range(3)] == [True] * 3
     assert "ml/half (main) , 50 % for at least 6 min" in part[5]
 
@@ -245,7 +245,7 @@ def test_the_page_runs_no_script_and_loads_no_other_file(name: str) -> None:
     for element in all_elements(shown(name)):
         assert element.tag in TAGS
         assert element.attributes.keys() <= ATTRIBUTES
-        assert (element.attributes.get("href") or "./").startswith("./")
+        assert (element.attributes.get("href") or "./").startswith(("./", "#"))
     assert "url(" not in STYLE
     assert "@import" not in STYLE
 
@@ -351,4 +351,4 @@ def test_the_links_keep_what_is_shown() -> None:
         "./?refresh=0&debug=1",
         "./?refresh=2",
     ]
-    assert footer.all("a")[-1].text == "Hide UUIDs, sources and evidence"
+    assert footer.all("a")[-1].text == "Hide UUIDs, processes, sources and evidence"

@@ -73,7 +73,7 @@ async def test_a_ledger_that_does_not_respond_delays_no_page(registered: Registe
     async with running(registered, ["gpus"], ["keep"]) as client:
         found = await status_when(client, lambda d: d["gpus"])
         nothing: dict[str, object] = {"hours": [], "days": []}
-        nothing |= dict.fromkeys(("age_seconds", "error", "day"))
+        nothing |= dict.fromkeys(("age_seconds", "error", "day", "sample_data"))
         assert found["usage"] == {"sink": "keep", **nothing}
         _, page = await client.get("/")
         assert "The ledger keep is being read." in read(page).text

@@ -183,8 +183,8 @@ def test_conflicts_are_counted_and_reported() -> None:
     found = status("troubled")
     assert gpus(found)[1].conflicts == 2
     assert (
-        "GPU 1: claims of 2 pods conflict with others; claimed by: ml/new, ml/old; advice: compare "
-        "them with the processes on the GPU, and delete the pod whose claim is wrong"
+        "GPU 1: claims of pods contradict each other; claimed by: ml/new, ml/old; advice: compare "
+        "them with the processes on it, and delete the pod whose claim is wrong"
     ) in problems(found)
 
 
