@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from pipeline.ledger.account_state import dump
-from pipeline.ledger.schema import UNATTRIBUTED_ID, transaction
+from pipeline.ledger.schema import START_KEY, UNATTRIBUTED_ID, transaction
 from pipeline.ledger.write_batch import Batch, HoldingRow
 from pipeline.model import PartialRef, PodInfo
 
@@ -21,6 +21,9 @@ _MAX_NUMBER: Final = 1 << 62
 
 _Row: TypeAlias = tuple[int | str | None, ...]
 
+_BEGIN: Final = """
+INSERT OR REPLACE INTO meta SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM device_hours)
+"""
 _ADD_HOUR: Final = """
 INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     held_ns = held_ns + excluded.held_ns,
@@ -103,6 +106,8 @@ class BatchWriter:
 
     def _put(self, batch: Batch) -> None:
         run = self.connection.execute
+        if batch.start_ns is not None:
+            run(_BEGIN, (START_KEY, str(batch.start_ns)))
         for device in batch.devices.values():
             profile = device.mig.profile if device.mig is not None else ""
             names = device.uuid, device.model, profile, device.gpu_uuid

@@ -244,6 +244,8 @@ class LedgerAccumulator:
                 )
                 if container is None or any(gain):
                     self._batch.add(hour, uuid, container, gain)
+        if delta.time_ns or delta.gap_ns:
+            self._batch.begin(end_ns - delta.time_ns - delta.gap_ns)
         if delta.gap_ns:
             self._add_gap(uuid, end_ns - delta.time_ns, end.mono_ns - delta.time_ns, delta.gap_ns)
 

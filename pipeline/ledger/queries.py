@@ -10,7 +10,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from pipeline.ledger.sample_mark import sample_maker
-from pipeline.ledger.schema import HOUR_NS, UNATTRIBUTED_ID, invalid_value_error, transaction
+from pipeline.ledger.schema import (
+    HOUR_NS,
+    START_KEY,
+    UNATTRIBUTED_ID,
+    invalid_value_error,
+    transaction,
+)
 from pipeline.model import PartialRef, StringPairs
 from pipeline.model.ledger_usage import (
     ContainerIdentity,
@@ -135,8 +141,8 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> U
     with transaction(connection, "BEGIN"), _as_database_error():
         maker = sample_maker(connection)
         node = connection.execute("SELECT value FROM meta WHERE key = 'node'").fetchone()
-        first_hour_ns, last = _recorded_span(connection)
-        start = max(start, first_hour_ns)
+        first_ns, last = _recorded_span(connection)
+        start = max(start, first_ns)
         end = max(min(end, last), start) if last else max(end, start)
         devices = {
             key: (uuid, f"{model} {profile}".strip())
@@ -258,11 +264,16 @@ _TYPES: Final = MappingProxyType({"t": str, "n": int, "o": int})
 
 
 def _recorded_span(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Return the start of the first hour and the time of the last sample; 0 for a missing one."""
+    """Return the start of the counted time and the time of the last sample; 0 for a missing one.
+
+    The start is known to the nanosecond while the ledger has its first hour, otherwise to the hour.
+    """
     (first,) = connection.execute("SELECT MIN(hour) FROM device_hours").fetchone()
     (last,) = connection.execute("SELECT MAX(at_ns) FROM state").fetchone()
     first, last = _typed((first, last), "oo")
-    return (first or 0) * HOUR_NS, last or 0
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (START_KEY,)).fetchone()
+    hour_ns, start_ns = (first or 0) * HOUR_NS, int(row[0]) if row else 0
+    return start_ns if start_ns // HOUR_NS == first else hour_ns, last or 0
 
 
 def _holding_record(row: tuple[Any, ...]) -> HoldingRecord:

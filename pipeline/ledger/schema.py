@@ -13,6 +13,9 @@ HOUR_NS: Final = 3600 * 1_000_000_000
 UNATTRIBUTED_ID: Final = 0
 """Container id of unattributed usage."""
 
+START_KEY: Final = "start_ns"
+"""Key of `meta` with the start of the first counted time, in nanoseconds of Unix time."""
+
 APPLICATION_ID: Final = 0x70646C67
 """`pdlg`, the value of SQLite's application id, which identifies the kind of file."""
 

@@ -51,6 +51,7 @@ class Batch:
         devices: properties of devices, by uuid.
         pods: properties of pods, by container.
         states: the accounts after all these changes, by device.
+        start_ns: start of the first counted time or gap, in nanoseconds of Unix time; None without.
         evicted: number of items that were removed because there were too many, by kind.
     """
 
@@ -65,6 +66,7 @@ class Batch:
     devices: dict[str, Device] = field(default_factory=dict)
     pods: dict[PartialRef, PodInfo] = field(default_factory=dict)
     states: dict[str, DeviceUsage] = field(default_factory=dict)
+    start_ns: int | None = None
     evicted: Counter[str] = field(default_factory=Counter)
 
     def __bool__(self) -> bool:
@@ -76,6 +78,10 @@ class Batch:
         key = hour, device, container
         earlier = self.hours.get(key)
         self.hours[key] = gain if earlier is None else _add_later(earlier, gain)
+
+    def begin(self, start_ns: int) -> None:
+        """Note that a counted time or a gap starts at a time, in nanoseconds of Unix time."""
+        self.start_ns = start_ns if self.start_ns is None else min(self.start_ns, start_ns)
 
     def device_hours(self) -> Iterator[tuple[int, str, int, int, int | None, int | None, int]]:
         """Yield hour, device, accounted time, gap, busy time, energy and unknown time.

@@ -114,7 +114,7 @@ class UsageWindow:
     Attributes:
         node: name of the node.
         start_ns: start of the span, in nanoseconds of Unix time: a full hour, at or before the
-            requested start.
+            requested start, or the start of the first counted time if that is later.
         end_ns: end of the span: the last sample, or a full hour.
         usage: sorted by device, then by container; the unattributed usage of a device last.
         totals: sorted by device.

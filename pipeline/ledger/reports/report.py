@@ -160,6 +160,13 @@ def _row(
     unheld_ns = sum(one.held_ns for one in members if one.container is None)
     unknown_ns = min(sum(one.unknown_ns for one in times), unheld_ns)
     accounted_ns = sum(one.accounted_ns for one in compared)
+    # A GPU with MIG instances has only energy: its instances have its time. So its busy time is not
+    # a missing part of the sum.
+    timed: Sequence[UsageRow] = [
+        one for one in members if one.busy_ns is not None or one.held_ns or one.container
+    ]
+    if key is not None:
+        timed = timed or members
     return Row(
         key=key,
         held_ns=sum(map(_held, members)),
@@ -167,8 +174,8 @@ def _row(
         unknown_ns=unknown_ns,
         accounted_ns=accounted_ns,
         known_holder_ns=max(accounted_ns - sum(one.unknown_ns for one in compared), 0),
-        busy_ns=sum_known((one.busy_ns for one in members), 0),
-        idle_ns=sum_known(map(_idle, members), 0),
+        busy_ns=sum_known((one.busy_ns for one in timed), 0),
+        idle_ns=sum_known(map(_idle, timed), 0),
         energy_mj=sum_known((one.energy_mj for one in members), 0),
         holdings=sum(one.holdings for one in members),
         cost=cost[0],

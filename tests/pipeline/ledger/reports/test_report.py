@@ -178,8 +178,13 @@ def test_rows_sum_to_the_totals(usage, by: GroupBy, prices: Prices) -> None:  # 
         sums = [getattr(row, name) for row in rows]
         assert _known([each.known for each in sums]) == (getattr(total, name).known or 0)
         assert _known(expected) == (getattr(total, name).known or 0)
-        # The total is marked as partial if a row is.
-        lacks = any(each.partial or each.known is None for each in sums)
+        # The total is marked as partial if a row is. The row of a device without any time, as that
+        # of a GPU with MIG instances, lacks no busy time.
+        lacks = any(
+            each.partial or each.known is None
+            for row, each in zip(rows, sums, strict=True)
+            if name != "busy_ns" or row.accounted_ns or by.kind != "device"
+        )
         known = getattr(total, name)
         assert known.partial or known.known is None or not lacks
     assert _known([row.idle_ns.known for row in rows]) == (total.idle_ns.known or 0)
@@ -269,3 +274,18 @@ def test_t25_every_device_has_a_row() -> None:
     assert [expected[uuid].allocated for uuid in ("GPU-0", "GPU-1")] == [Fraction(3, 4), 0]
     assert expected["GPU-1"].used == Fraction(1, 4)
     assert found.unattributed.free_ns == 0
+
+
+def test_a_gpu_with_instances_has_only_energy_which_leaves_no_sum_incomplete() -> None:
+    instance = usage_row("MIG-0", identity("lab"), 10, 4, 1)
+    rest = usage_row("MIG-0", None, 14, 0, 1)
+    gpu = usage_row("GPU-0", None, 0, None, 3)
+    found = report_of(instance, rest, gpu)
+    assert found.total.busy_ns == Sum(4 * HOUR)
+    assert found.total.idle_ns == Sum(6 * HOUR)
+    assert found.total.energy_mj == Sum(18_000_000_000)
+    by_device = {
+        row.key.name: row for row in report_of(instance, rest, gpu, by="device").rows if row.key
+    }
+    (own,) = [row for name, row in by_device.items() if name.startswith("GPU-0")]
+    assert own.busy_ns == Sum(), "it has no busy time of its own"
