@@ -105,7 +105,7 @@ def _add_origin(parser: argparse.ArgumentParser, default: Any) -> None:
         default=default or False,
         help="read NVML; the sources of a configuration report the holders",
     )
-    recording = "read the state at the end of a recording"
+    recording = "read the state at the end of a recording; builtin:demo is the one in podgpu"
     add_file(origin, "--recording", help_text=recording, default=default)
     config = "configuration file, for --local"
     add_file(parser, "-c", "--config", help_text=config, default=default)
@@ -127,8 +127,8 @@ def add_top(commands: Commands) -> None:
         "--interval",
         metavar="DURATION",
         type=_interval,
-        default=_interval("2s"),
-        help="interval of the queries (default 2s)",
+        default=_interval("1s"),
+        help="interval of the queries (default 1s)",
     )
     parser.add_argument("--once", action="store_true", help="print a table once, and exit")
     add_access(parser)
@@ -249,7 +249,8 @@ def add_doctor(commands: Commands) -> None:
         "-c",
         "--config",
         help_text="configuration file, - for standard input; default: that of the podgpu running "
-        "here, else the one that podgpu run would use, else dcgm-exporter's environment variables",
+        "here, else the one that podgpu run would use, else dcgm-exporter's environment variables, "
+        "else that of a running podgpu demo",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_allowed(parser)

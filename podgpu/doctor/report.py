@@ -31,16 +31,19 @@ class Subject:
     Attributes:
         node: the node's name; empty if a cluster was examined, or if the configuration is invalid.
         origin: where the configuration came from; or the kubeconfig.
+        lead: a sentence before all findings; empty if there is nothing to say.
     """
 
     node: str
     origin: str
+    lead: str = ""
 
 
 def as_text(subject: Subject, findings: Sequence[Finding]) -> str:
-    """Return the findings and their fixes as text with wrapped lines, followed by a summary."""
+    """Return the lead, and the findings and their fixes with wrapped lines, then a summary."""
     head = f"podgpu {VERSION}" + (f" on {subject.node}" if subject.node else "")
-    lines = [line(f"{head}, {subject.origin}", _MAX_TEXT)]
+    lines = [subject.lead] if subject.lead else []
+    lines.append(line(f"{head}, {subject.origin}", _MAX_TEXT))
     for finding in findings:
         component = f" ({finding.component})" if finding.component else ""
         text = f"{finding.check}{component}: {finding.subject}: {finding.observed}"

@@ -3,14 +3,20 @@
 import argparse
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from config.schema import Config
 from podgpu.cli.config_commands import built_in, serve
-from podgpu.cli.demo.ledger_place import DEFAULT_PORT, DemoLedgerError, place, write_in_child
+from podgpu.cli.demo.ledger_place import (
+    DEFAULT_PORT,
+    DemoLedgerError,
+    existing,
+    place,
+    write_in_child,
+)
 
 LISTEN: Final = "PODGPU_LISTEN"
 """Environment variable with the address on which the demo listens."""
@@ -57,6 +63,23 @@ def demo_config(env: Mapping[str, str], *, has_ledger: bool) -> Config:
         return config
     sinks = {name: sink for name, sink in config.sinks.items() if name != _SINK}
     return msgspec.structs.replace(config, sinks=sinks)
+
+
+def running_config(options: Sequence[str], env: Mapping[str, str]) -> Config:
+    """Return the configuration of a demo that runs on this machine.
+
+    Args:
+        options: its command-line options.
+        env: the environment variables.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--listen")
+    known, _ = parser.parse_known_args(options)
+    own = dict(env) | ({LISTEN: known.listen} if known.listen else {})
+    path = existing(port_of(own), own)
+    if path is not None:
+        own[_LEDGER] = str(path)
+    return demo_config(own, has_ledger=path is not None)
 
 
 def messages(port: str, problem: str = "") -> list[tuple[int, str]]:

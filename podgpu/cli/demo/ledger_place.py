@@ -39,6 +39,13 @@ def _is_private(folder: Path) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
+def _exists_privately(folder: Path) -> bool:
+    try:
+        return _is_private(folder)
+    except OSError:
+        return False
+
+
 def place(port: str, env: Mapping[str, str]) -> Path:
     """Return the path of a demo's ledger, and create its folder.
 
@@ -51,7 +58,7 @@ def place(port: str, env: Mapping[str, str]) -> Path:
     Raises:
         DemoLedgerError: no folder can be used.
     """
-    name = "demo.db" if port == DEFAULT_PORT else f"demo-{port}.db"
+    name = _name(port)
     problems = []
     for folder in _folders(env):
         try:
@@ -64,16 +71,23 @@ def place(port: str, env: Mapping[str, str]) -> Path:
     raise DemoLedgerError(f"{'; '.join(problems)}; set XDG_STATE_HOME to a folder of your own")
 
 
+def _name(port: str) -> str:
+    return "demo.db" if port == DEFAULT_PORT else f"demo-{port}.db"
+
+
+def existing(port: str, env: Mapping[str, str]) -> Path | None:
+    """Return the ledger of the demo on a port; None if there is none."""
+    found = (folder / _name(port) for folder in _folders(env) if _exists_privately(folder))
+    return next((path for path in found if path.is_file()), None)
+
+
 def latest(env: Mapping[str, str]) -> Path | None:
     """Return the ledger to which a demo wrote last; None if there is none."""
     found: list[tuple[float, Path]] = []
     for folder in _folders(env):
-        try:
-            if _is_private(folder):
-                files = [one for one in folder.glob("demo*.db") if one.is_file()]
-                found += [(max(map(_changed, files_of(one))), one) for one in files]
-        except OSError:
-            continue
+        if _exists_privately(folder):
+            files = [one for one in folder.glob("demo*.db") if one.is_file()]
+            found += [(max(map(_changed, files_of(one))), one) for one in files]
     return max(found, default=(0, None))[1]
 
 

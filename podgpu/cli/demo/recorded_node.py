@@ -1,7 +1,7 @@
 """Read the devices and the pods of a recording's beginning."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +20,13 @@ class RecordedNode:
         name: name of the node.
         devices: GPUs and MIG instances, sorted by index.
         pods: pods by namespace and name.
+        ages: how long before the recording each of them began, in nanoseconds.
     """
 
     name: str
     devices: tuple[Device, ...]
     pods: Mapping[tuple[str, str], PodInfo]
+    ages: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     def device(self, place: int | tuple[int, int]) -> Device | None:
         """Return a GPU, or a MIG instance of it; None if the node does not have it.
@@ -51,6 +53,7 @@ def read_node(path: Path) -> RecordedNode:
     """
     devices: dict[str, Device] = {}
     pods: dict[tuple[str, str], PodInfo] = {}
+    ages: dict[tuple[str, str], int] = {}
     with RecordingReader(path) as reader:
         for envelope in reader:
             if envelope.at.mono_ns - reader.header.started.mono_ns > _BEGINNING_NS:
@@ -58,7 +61,11 @@ def read_node(path: Path) -> RecordedNode:
             if isinstance(envelope.event, DevicesDiscovered):
                 devices |= {one.uuid: one for one in envelope.event.devices}
             elif isinstance(envelope.event, PodsReplaced):
-                infos = [one.info for one in envelope.event.pods]
-                pods |= {(one.namespace, one.name): one for one in infos}
+                for one in envelope.event.pods:
+                    key = one.info.namespace, one.info.name
+                    pods[key] = one.info
+                    if one.started is not None:
+                        ages[key] = max(reader.header.started.wall_ns - one.started.wall_ns, 0)
         name = reader.header.node
-    return RecordedNode(name, tuple(sorted(devices.values(), key=lambda one: one.order)), pods)
+    ordered = sorted(devices.values(), key=lambda one: one.order)
+    return RecordedNode(name, tuple(ordered), pods, ages)

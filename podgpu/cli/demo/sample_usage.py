@@ -43,12 +43,13 @@ def sample_batch(node: RecordedNode, now: Instant) -> Batch:
         now: the time of the last sample.
     """
     batch = Batch()
+    batch.begin(now.wall_ns - DAYS * DAY_NS)
     batch.devices.update({one.uuid: one for one in node.devices})
     shared = [one.mig.parent_uuid for one in node.devices if one.mig is not None]
     found = stays(node, now.wall_ns)
     for device in node.devices:
         own = [one for one in found if one.device == device.uuid]
-        _Account(device, own, now, batch, has_instances=device.uuid in shared).write()
+        _Account(device, node, own, now, batch, has_instances=device.uuid in shared).write()
     return batch
 
 
@@ -58,6 +59,7 @@ class _Account:
 
     Attributes:
         device: the device.
+        node: the node of the recording.
         stays: the stays on the device.
         now: the time of the last sample.
         batch: where the usage is written to.
@@ -65,6 +67,7 @@ class _Account:
     """
 
     device: Device
+    node: RecordedNode
     stays: Sequence[Stay]
     now: Instant
     batch: Batch
@@ -92,7 +95,7 @@ class _Account:
                 (start_ns, end_ns or now_ns)
                 for each in CONFLICTS
                 if each.gpu == index
-                for start_ns, end_ns in times(each.runs, now_ns, "conflict")
+                for start_ns, end_ns in times(each.runs, "conflict", self.node, now_ns)
             ]
         for start_ns, end_ns in self._segments():
             self._add(start_ns, end_ns)

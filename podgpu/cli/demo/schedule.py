@@ -10,13 +10,16 @@ from uuid import UUID
 
 from pipeline.model import NS, Device, PartialRef, PodInfo
 from podgpu.cli.demo.recorded_node import RecordedNode
-from podgpu.cli.demo.workloads import DAYS, WORKLOADS, Daily, Span, Workload
+from podgpu.cli.demo.workloads import DAYS, WORKLOADS, Present, Runs, Span, Workload
 
 HOUR_NS: Final = 3600 * NS
 DAY_NS: Final = 24 * HOUR_NS
 
 _WEEKEND: Final = 0.35
 """Factor of the load of a weekend."""
+
+_BETWEEN_NS: Final = 20 * NS
+"""Time between the end of a pod and the start of the one that replaces it."""
 
 _BUSIEST_HOUR: Final = 14
 _JITTER_HOURS: Final = 0.4
@@ -83,7 +86,9 @@ def stays(node: RecordedNode, now_ns: int) -> list[Stay]:
 
 
 def _of(workload: Workload, node: RecordedNode, now_ns: int) -> Iterator[Stay]:
-    for number, (start_ns, end_ns) in enumerate(times(workload.runs, now_ns, workload.name), 1):
+    for number, (start_ns, end_ns) in enumerate(
+        times(workload.runs, workload.name, node, now_ns), 1
+    ):
         namespace, name, container = workload.name.format(n=number).split("/")
         pod = node.pods.get((namespace, name)) or _made_up(workload, namespace, name)
         subject = PartialRef(namespace, name, container, pod.uid)
@@ -107,29 +112,51 @@ def _made_up(workload: Workload, namespace: str, name: str) -> PodInfo:
     return PodInfo(str(uid), namespace, name, owner_kind=kind, owner_name=owner, labels=labels)
 
 
-def times(runs: Span | Daily, now_ns: int, name: str) -> Iterator[tuple[int, int | None]]:
+def times(
+    runs: Runs, name: str, node: RecordedNode, now_ns: int
+) -> Iterator[tuple[int, int | None]]:
     """Yield start and end of each run, in nanoseconds of Unix time; None for one that continues.
 
     Args:
         runs: when there are runs.
+        name: name of the workload. The deviations from the hour depend on it.
+        node: the node of the recording.
         now_ns: now, in nanoseconds of Unix time.
-        name: name of the workload, on which the deviations from the hour depend.
     """
+    if isinstance(runs, Present):
+        yield now_ns - _age(name, node, runs.since), None
+        return
+    last_ns = now_ns
+    if runs.before:
+        present = next(one for one in WORKLOADS if one.name.startswith(f"{runs.before}/"))
+        since = present.runs.since if isinstance(present.runs, Present) else 0
+        last_ns -= _age(present.name, node, since) + _BETWEEN_NS
     if isinstance(runs, Span):
-        end = now_ns - round(runs.until * DAY_NS) if runs.until else None
-        yield now_ns - round(runs.since * DAY_NS), end
+        start = now_ns - round(runs.since * DAY_NS)
+        end = min(now_ns - round(runs.until * DAY_NS), last_ns)
+        if start < end:
+            yield start, end
         return
     today = now_ns // DAY_NS
-    for day in range(today - DAYS - 1, today + 1):
+    for day in range(today - DAYS, today + 1):
         start = day * DAY_NS + round((runs.hour + _deviation(f"{name} {day}")) * HOUR_NS)
         length = runs.hours * (1 + _deviation(f"length {name} {day}") / 4)
         end = start + max(round(length * HOUR_NS), 1)
-        if (
-            _weekday(start) in runs.days
-            and end <= now_ns - round(runs.until * DAY_NS)
-            and start >= now_ns - round(runs.since * DAY_NS)
-        ):
+        if _weekday(start) in runs.days and start > now_ns - DAYS * DAY_NS and end <= last_ns:
             yield start, end
+
+
+def _age(name: str, node: RecordedNode, days: float) -> int:
+    """Return how long a pod of the recording has run, in nanoseconds, at most all of the time.
+
+    Args:
+        name: namespace, pod and container.
+        node: the node of the recording.
+        days: its age in days, if the recording does not contain it.
+    """
+    namespace, pod, _ = name.split("/")
+    age = node.ages.get((namespace, pod), round(days * DAY_NS))
+    return min(age, DAYS * DAY_NS)
 
 
 def _deviation(text: str) -> float:

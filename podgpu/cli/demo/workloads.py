@@ -5,7 +5,7 @@ there. All others have ended.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 DAYS: Final = 28
 """Number of days before now that the sample data covers."""
@@ -15,35 +15,49 @@ WEEKDAYS: Final = range(5)
 
 
 @dataclass(frozen=True, slots=True)
+class Present:
+    """The run of a pod of the recording. It continues, and began when the recording says.
+
+    Attributes:
+        since: days before now at which it began, if the recording does not say it.
+    """
+
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
-    """One run of a workload.
+    """One run of a workload, which has ended.
 
     Attributes:
         since: days before now at which it began.
-        until: days before now at which it ended; 0 if it continues.
+        until: days before now at which it ended.
+        before: namespace and name of a pod of the recording; the run ended before that pod began.
     """
 
     since: float
     until: float = 0
+    before: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Daily:
-    """Runs at the same time of each day. Only runs that have ended count.
+    """Runs at the same time of each day, which have ended.
 
     Attributes:
         hour: hour of the day (UTC) at which a run begins, about.
         hours: length of a run in hours, about.
         days: days of the week, from 0 for Monday.
-        until: days before now at which the last run has ended.
-        since: days before now before which there is no run.
+        before: as of a span.
     """
 
     hour: float
     hours: float
     days: range = EVERY_DAY
-    until: float = 0
-    since: float = DAYS
+    before: str = ""
+
+
+Runs: TypeAlias = Present | Span | Daily
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +80,7 @@ class Workload:
     name: str
     owner: str
     places: tuple[int | tuple[int, int], ...]
-    runs: Span | Daily
+    runs: Runs
     busy: tuple[float, float]
     watts: int
     gib: float
@@ -101,7 +115,7 @@ class Conflict:
     """
 
     gpu: int
-    runs: Span | Daily
+    runs: Runs
 
 
 WORKLOADS: Final = (
@@ -115,50 +129,73 @@ WORKLOADS: Final = (
         (0.94, 0.94), 540, 118, xids=((1, 94, 1),),
     ),
     Workload(
-        "research/llama-sweep-0/trainer", "Job/llama-sweep", (0, 1), Span(9.2, 2.9),
-        (0.71, 0.71), 460, 96,
+        "research/llama-sweep-0/trainer", "Job/llama-sweep", (0, 1),
+        Span(9.2, before="research/llama-train-0"), (0.71, 0.71), 460, 96,
     ),
     Workload(
-        "research/llama-train-0/trainer", "Job/llama-train", (0, 1), Span(2.37),
-        (0.96, 0.96), 560, 121,
+        "research/llama-train-0/trainer", "Job/llama-train", (0, 1), Present(2.37),
+        (0.96, 0.96), 530, 121,
     ),
     # Services and a notebook share a GPU.
     Workload(
-        "chat/assistant-0/server", "StatefulSet/assistant", (2,), Span(DAYS),
-        (0.12, 0.52), 380, 58,
+        "chat/assistant-1/server", "StatefulSet/assistant", (2,),
+        Span(DAYS, before="chat/assistant-0"), (0.12, 0.52), 380, 58,
     ),
     Workload(
-        "search/embeddings-0/encoder", "StatefulSet/embeddings", (2,), Span(12.6),
+        "chat/assistant-0/server", "StatefulSet/assistant", (2,), Present(6), (0.12, 0.52), 380, 58,
+    ),
+    Workload(
+        "search/embeddings-1/encoder", "StatefulSet/embeddings", (2,),
+        Span(12.6, before="search/embeddings-0"), (0.04, 0.21), 290, 8,
+    ),
+    Workload(
+        "search/embeddings-0/encoder", "StatefulSet/embeddings", (2,), Present(4),
         (0.04, 0.21), 290, 8,
     ),
     Workload(
-        "notebooks/scratch-{n}/jupyter", "", (2,), Daily(8.4, 9.3, WEEKDAYS, until=0.3),
-        (0.01, 0.03), 190, 17,
+        "notebooks/scratch-{n}/jupyter", "Notebook/scratch", (2,),
+        Daily(8.4, 9.3, WEEKDAYS, before="notebooks/scratch-0"), (0.01, 0.03), 190, 17,
     ),
-    Workload("notebooks/scratch-0/jupyter", "", (2,), Span(0.24), (0.0, 0.0), 190, 17),
+    Workload(
+        "notebooks/scratch-0/jupyter", "Notebook/scratch", (2,), Present(0.24), (0.0, 0.0), 190, 17,
+    ),
     # Cameras: two services, and a shell without a claim.
     Workload(
         "vision/detector-train-0/trainer", "Job/detector-train", (3,), Span(27.2, 19.4),
         (0.88, 0.88), 410, 64,
     ),
     Workload(
-        "vision/detector-0/detector", "StatefulSet/detector", (3,), Span(18.8),
+        "vision/detector-1/detector", "StatefulSet/detector", (3,),
+        Span(18.8, before="vision/detector-0"), (0.22, 0.46), 300, 23,
+    ),
+    Workload(
+        "vision/detector-0/detector", "StatefulSet/detector", (3,), Present(5),
         (0.22, 0.46), 300, 23,
     ),
     Workload(
-        "vision/tracker-0/tracker", "StatefulSet/tracker", (3,), Span(18.8),
-        (0.1, 0.29), 240, 11,
+        "vision/tracker-1/tracker", "StatefulSet/tracker", (3,),
+        Span(18.8, before="vision/tracker-0"), (0.1, 0.29), 240, 11,
     ),
-    Workload("ops/debug-shell/shell", "", (3,), Span(0.06), (0.04, 0.05), 150, 1.5, claimed=False),
+    Workload(
+        "vision/tracker-0/tracker", "StatefulSet/tracker", (3,), Present(5), (0.1, 0.29), 240, 11,
+    ),
+    Workload(
+        "ops/debug-shell/shell", "", (3,), Present(0.06), (0.04, 0.05), 150, 1.5, claimed=False,
+    ),
     # MIG instances; one has been free since the last canary.
     Workload(
-        "notebooks/lab-{n}/jupyter", "", ((4, 0),), Daily(7.8, 9.9, WEEKDAYS, until=3.3),
-        (0.03, 0.24), 140, 9,
+        "notebooks/lab-{n}/jupyter", "Notebook/lab", ((4, 0),),
+        Daily(7.8, 9.9, WEEKDAYS, before="notebooks/lab-0"), (0.03, 0.24), 140, 9,
     ),
-    Workload("notebooks/lab-0/jupyter", "", ((4, 0),), Span(3.2), (0.02, 0.27), 140, 9),
     Workload(
-        "serving/small-0/server", "StatefulSet/small", ((4, 1),), Span(DAYS),
-        (0.17, 0.64), 120, 7,
+        "notebooks/lab-0/jupyter", "Notebook/lab", ((4, 0),), Present(3.2), (0.02, 0.27), 140, 9,
+    ),
+    Workload(
+        "serving/small-1/server", "StatefulSet/small", ((4, 1),),
+        Span(DAYS, before="serving/small-0"), (0.17, 0.64), 120, 7,
+    ),
+    Workload(
+        "serving/small-0/server", "StatefulSet/small", ((4, 1),), Present(7), (0.17, 0.64), 120, 7,
     ),
     Workload(
         "serving/canary-{n}/server", "Job/canary", ((4, 2),), Daily(10, 2.6, range(1, 4)),
@@ -166,26 +203,33 @@ WORKLOADS: Final = (
     ),
     # Fine-tuning and evaluation share a GPU, which has had faults.
     Workload(
-        "research/finetune-{n}/trainer", "Job/finetune", (5,), Daily(17.5, 14.5, until=1),
-        (0.63, 0.63), 420, 37, xids=((9, 31, 1), (17, 79, 1), (20, 31, 2)),
+        "research/finetune-{n}/trainer", "Job/finetune", (5,),
+        Daily(17.5, 14.5, before="research/finetune-0"), (0.63, 0.63), 420, 37,
+        xids=((9, 31, 1), (17, 79, 1), (20, 31, 2)),
     ),
     Workload(
-        "research/eval-{n}/eval", "Job/eval", (5,), Daily(23, 3.4, until=1),
+        "research/eval-{n}/eval", "Job/eval", (5,), Daily(23, 3.4, before="research/eval-0"),
         (0.27, 0.27), 330, 14, xids=((17, 79, 1),),
     ),
     Workload(
-        "research/finetune-0/trainer", "Job/finetune", (5,), Span(0.88), (0.62, 0.62), 420, 37,
+        "research/finetune-0/trainer", "Job/finetune", (5,), Present(0.88), (0.62, 0.62), 420, 37,
         xids=((1, 31, 1),),
     ),
-    Workload("research/eval-0/eval", "Job/eval", (5,), Span(0.41), (0.26, 0.26), 330, 14),
-    # Batch jobs at night, and on working days.
+    Workload("research/eval-0/eval", "Job/eval", (5,), Present(0.41), (0.26, 0.26), 330, 14),
+    # Batch jobs at night, and on working days. Two sources disagree about the present holder: one
+    # of the two pods only uses the GPU.
     Workload(
-        "batch/render-{n}/render", "CronJob/render", (6,), Daily(21.7, 7.2),
-        (0.9, 0.9), 450, 41,
+        "batch/render-{n}/render", "CronJob/render", (6,),
+        Daily(21.7, 7.2, before="batch/encode-0"), (0.9, 0.9), 450, 41,
     ),
     Workload(
-        "batch/encode-{n}/encode", "CronJob/encode", (6,), Daily(9.2, 5.3, WEEKDAYS, until=0.1),
-        (0.36, 0.36), 220, 6,
+        "batch/encode-{n}/encode", "CronJob/encode", (6,),
+        Daily(9.2, 5.3, WEEKDAYS, before="batch/encode-0"), (0.36, 0.36), 220, 6,
+    ),
+    Workload("batch/render-0/render", "CronJob/render", (6,), Present(0.5), (0.56, 0.56), 450, 14),
+    Workload(
+        "batch/encode-0/encode", "CronJob/encode", (6,), Present(0.6), (0.2, 0.2), 220, 5,
+        claimed=False,
     ),
     # A GPU that is mostly free: a test each night, and pods of 300 ms.
     Workload(
@@ -194,10 +238,10 @@ WORKLOADS: Final = (
     ),
     *(
         Workload(
-            "batch/short-{n}/task", "CronJob/short", (7,), Daily(hour, 0.3 / 3600),
+            f"batch/short-{time}-{{n}}/task", "CronJob/short", (7,), Daily(hour, 0.3 / 3600),
             (0.7, 0.7), 200, 2,
         )
-        for hour in (6.25, 12.25, 18.25)
+        for time, hour in (("morning", 6.25), ("noon", 12.25), ("evening", 18.25))
     ),
 )  # fmt: skip
 """All workloads. The sum of the busy parts of pods that share a GPU is below 1."""
@@ -208,10 +252,7 @@ ABSENCES: Final = (
 )
 """All times without usage samples."""
 
-CONFLICTS: Final = (
-    Conflict(6, Daily(15.6, 0.7, range(0, 5, 2), until=1)),
-    Conflict(6, Span(0.02)),
-)
+CONFLICTS: Final = (Conflict(6, Daily(15.6, 0.7, range(0, 5, 2), before="batch/encode-0")),)
 """All times with unknown holders."""
 
 IDLE_WATTS: Final = 92

@@ -66,6 +66,7 @@ def _logging_disabled() -> Iterator[None]:
 def _check_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:
     from pipeline.diagnostics.context import REQUEST_TIMEOUT, DoctorContext
     from pipeline.kube.sessions import Sessions
+    from podgpu.doctor.missing_parts import missing_parts
     from podgpu.doctor.node_checks import diagnose
 
     try:
@@ -85,7 +86,7 @@ def _check_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Findin
         for each in libraries(config, allowed)
     ] or [_CONFIG.ok(place, f"valid: sources {len(config.sources)}, sinks {len(config.sinks)}")]
     findings += _run(diagnose(ctx), ctx.deadline)
-    return Subject(ctx.node, place), findings
+    return Subject(ctx.node, place, missing_parts(ctx, findings)), findings
 
 
 def _check_cluster(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Finding]]:

@@ -1,7 +1,8 @@
 """Select the configuration that `podgpu doctor` checks.
 
 It is the configuration that a podgpu of this container runs with, or would run with. This includes
-the case of the image's entrypoint without arguments: dcgm-exporter's environment variables.
+the case of the image's entrypoint without arguments: dcgm-exporter's environment variables. Without
+any of these, it is the configuration of a running `podgpu demo`.
 """
 
 import os
@@ -20,6 +21,9 @@ from podgpu.cli.arguments import DCGM_COMMAND
 from podgpu.cli.config_commands import PLACES, located
 from podgpu.cli.dcgm_exporter import go_arguments
 from podgpu.cli.dcgm_exporter.command import effective_config
+from podgpu.cli.demo.command import running_config
+
+DEMO_COMMAND: Final = "demo"
 
 _PROC: Final = Roots().proc
 _BUILT_IN: Final = "the built-in configuration"
@@ -63,6 +67,9 @@ def configured(named: Path | None, words: Sequence[str]) -> tuple[Config, str]:
         given = sorted({each.origin for each in go_arguments.variables(env).values()})
         if given:
             return _dcgm([], env), f"dcgm-exporter's variables ({', '.join(given)})"
+        if (demo := command_options(DEMO_COMMAND, _PROC)) is not None:
+            pid, options = demo
+            return running_config(options, env), f"podgpu demo, process {pid}"
     config, path = located(named)
     return config, str(path or _BUILT_IN)
 

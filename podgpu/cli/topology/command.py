@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Mapping
 from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -31,6 +30,7 @@ from podgpu.cli.arguments import TOO_FEW
 from podgpu.cli.client_options import LOCAL, access_of
 from podgpu.cli.config_commands import built_in, located
 from podgpu.cli.terminal_text import lines
+from sources.replay.options import recording_path
 
 if TYPE_CHECKING:
     from pipeline.runtime.runtime import Runtime
@@ -104,7 +104,7 @@ def _answer(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) 
                 raise ComponentError(str(error)) from error
             print(f"podgpu: {error}; reading NVML", file=sys.stderr)
     if arguments.recording is not None:
-        snapshot = _from_recording(arguments.recording)
+        snapshot = _from_recording(str(arguments.recording))
     else:
         snapshot = _from_machine(reading_of(located(arguments.config)[0]))
     pages = TopologyPages(lambda: snapshot)
@@ -117,8 +117,11 @@ def _answer(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) 
     raise refused(text.strip())
 
 
-def _from_recording(path: Path) -> Snapshot:
+def _from_recording(name: str) -> Snapshot:
     """Return the snapshot at the end of a recording.
+
+    Args:
+        name: the file, or `builtin:demo`.
 
     Raises:
         PermanentError: the recording does not exist or cannot be read.
@@ -128,18 +131,18 @@ def _from_recording(path: Path) -> Snapshot:
 
     join, last = Join(), None
     try:
-        with RecordingReader(path) as reader:
+        with RecordingReader(recording_path(name)) as reader:
             for envelope in reader:
                 join.apply(envelope)
                 last = envelope.at
     except RecordingError as error:
         raise PermanentError(str(error)) from error
     except OSError as error:
-        raise PermanentError(f"{path}: {error.strerror}") from error
+        raise PermanentError(f"{name}: {error.strerror}") from error
     snapshot = join.snapshot(last) if last is not None else None
     if snapshot is None or snapshot.topology is None:
         fix = "make a new recording, while a source of kind nvml works"
-        raise TransientError(f"{path} contains no topology: {fix}")
+        raise TransientError(f"{name} contains no topology: {fix}")
     return snapshot
 
 

@@ -12,10 +12,20 @@ from pipeline.ledger.reports import GroupBy, Prices, build_report
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.ledger.writer_open import open_readwrite, read_stored_state
 from pipeline.model.ledger_usage import UsageWindow
+from podgpu.cli.demo.recorded_node import read_node
 from podgpu.cli.demo.sample_usage import sample_batch
-from podgpu.cli.demo.workloads import DAYS, WORKLOADS
+from podgpu.cli.demo.workloads import DAYS, WORKLOADS, Present
+from sources.replay.options import DEMO, recording_path
 from tests.pipeline.ledger.open_ledger import FOREVER, assert_adds_up, query, window_of
-from tests.podgpu.cli.demo.sample_nodes import GPUS, INSTANCES, NODE, NOW, TRAINING, written
+from tests.podgpu.cli.demo.sample_nodes import (
+    GPUS,
+    HELD_NS,
+    INSTANCES,
+    NODE,
+    NOW,
+    TRAINING,
+    written,
+)
 
 DAY_NS = 24 * HOUR_NS
 
@@ -87,7 +97,7 @@ def test_the_data_has_all_that_a_report_can_show(
 def test_people_use_services_more_in_the_afternoon_of_a_working_day(ledger: Path) -> None:
     text = (
         "SELECT hour, sum(busy_ns) FROM hours AS h JOIN containers AS c ON c.id = h.container "
-        "WHERE c.pod = 'assistant-0' GROUP BY hour"
+        "WHERE c.pod LIKE 'assistant-%' GROUP BY hour"
     )
     busy = {int(str(hour)): int(str(amount)) for hour, amount in query(ledger, text)}
     friday = (NOW.wall_ns // DAY_NS - 3) * 24
@@ -105,6 +115,7 @@ def test_the_accounts_continue_with_the_pods_of_the_recording(tmp_path: Path) ->
     assert (training.subject.uid, training.pod) == (TRAINING.uid, TRAINING)
     held = [one for account in stored.accounts.values() for one in account.containers]
     assert {one.holding.id for one in held if one.holding} == set(stored.open_holdings)
+    assert training.start.wall_ns == NOW.wall_ns - HELD_NS
     assert {one.at for one in stored.accounts.values()} == {NOW}
 
 
@@ -119,3 +130,29 @@ def test_a_workload_of_a_device_that_the_node_lacks_has_no_rows() -> None:
     batch = sample_batch(replace(NODE, devices=GPUS[:2]), NOW)
     assert set(batch.states) == {GPUS[0].uuid, GPUS[1].uuid}
     assert {pod.namespace for pod in batch.pods} == {"research"}
+
+
+def test_a_pod_of_the_recording_follows_the_earlier_pods_of_its_devices(
+    holdings: tuple[HoldingRecord, ...],
+) -> None:
+    on_first = [one for one in holdings if one.device == GPUS[0].uuid]
+    present, earlier, *_ = on_first
+    assert (present.container.subject.pod, present.end_ns) == ("llama-train-0", None)
+    assert earlier.container.subject.pod == "llama-sweep-0"
+    assert earlier.end_ns is not None
+    assert 0 < present.start_ns - earlier.end_ns < 60 * 10**9
+
+
+def test_pods_that_share_a_gpu_keep_it_busy_for_at_most_all_of_the_time(ledger: Path) -> None:
+    text = "SELECT hour, device, sum(busy_ns) FROM hours GROUP BY hour, device"
+    assert all(busy is None or int(str(busy)) <= HOUR_NS for _, _, busy in query(ledger, text))
+
+
+def test_the_shipped_recording_has_every_device_and_every_present_pod_of_the_table() -> None:
+    node = read_node(recording_path(DEMO))
+    for workload in WORKLOADS:
+        assert all(node.device(place) is not None for place in workload.places), workload.name
+        if isinstance(workload.runs, Present):
+            namespace, pod, _ = workload.name.split("/")
+            assert (namespace, pod) in node.ages
+    assert node.name == "demo"
