@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from deploy.dashboards.fleet import FLEET
 from deploy.dashboards.node import NODE
 from deploy.dashboards.pods import PODS
+from deploy.dashboards.usage import USAGE
 from deploy.dashboards.writing import Json
 
-DASHBOARDS: Mapping[str, Json] = {"fleet": FLEET, "node": NODE, "pods": PODS}
+DASHBOARDS: Mapping[str, Json] = {"fleet": FLEET, "node": NODE, "pods": PODS, "usage": USAGE}
 """Dashboards by file name without suffix."""

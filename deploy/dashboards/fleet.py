@@ -1,11 +1,24 @@
 """The dashboard of all nodes: number of GPUs, their utilisation, and faults."""
 
-from deploy.dashboards.panels import Panel, Target
+from deploy.dashboards.panels import GOOD_OR_BAD, Cell, Panel, Target
+from deploy.dashboards.queries import (
+    COLOURS,
+    FULL,
+    HOT,
+    LOW_PER_CENT_IS_BAD,
+    NAMESPACE_BY_NAME,
+    NODE,
+    NODE_BY_NAME,
+    XID_CELLS,
+    XID_COLUMNS,
+    device_states,
+    xid_events,
+    xid_rows,
+)
 from deploy.dashboards.writing import choice, dashboard
 
 S = 'Hostname=~"$node"'
 KEY = "UUID, GPU_I_ID, GPU_CI_ID"
-GOOD_OR_BAD = ((None, "green"), (1, "red"))
 
 
 def by_gpu(metric: str, more: str = "") -> str:
@@ -28,6 +41,8 @@ INFORMED = (
 )
 UNHELD = f"({UP} == 1) unless on (UUID) podgpu_device_holder_info"
 
+COLOURS_OF_STATES = {state: COLOURS[state] for state in device_states(S)}
+
 NOW = (
     Panel(
         "stat",
@@ -36,6 +51,7 @@ NOW = (
         (Target(f"count(count by (Hostname) ({UP}))"),),
         width=4,
         height=5,
+        trend=True,
     ),
     Panel(
         "stat",
@@ -44,6 +60,7 @@ NOW = (
         (Target(f"sum({UP})", "respond"), Target(f"count({UP})", "known")),
         width=4,
         height=5,
+        trend=True,
     ),
     Panel(
         "stat",
@@ -61,6 +78,7 @@ NOW = (
         height=5,
         most=1,
         none="none known",
+        trend=True,
     ),
     Panel(
         "stat",
@@ -74,15 +92,8 @@ NOW = (
         width=4,
         height=5,
         most=100,
-    ),
-    Panel(
-        "stat",
-        "Power",
-        "Power draw of all boards together.",
-        (Target(f"sum({POWER})"),),
-        unit="watt",
-        width=4,
-        height=5,
+        steps=LOW_PER_CENT_IS_BAD,
+        trend=True,
     ),
     Panel(
         "stat",
@@ -92,10 +103,38 @@ NOW = (
         width=4,
         height=5,
         steps=GOOD_OR_BAD,
+        trend=True,
+    ),
+    Panel(
+        "stat",
+        "XID errors in the last hour",
+        "GPUs and codes with an error within the last hour.",
+        (
+            Target(
+                "count(max by (UUID, xid) "
+                f"(podgpu_xid_last_seen_timestamp_seconds{{{S}}}) > time() - 3600)"
+            ),
+        ),
+        width=4,
+        height=5,
+        steps=GOOD_OR_BAD,
+        none="none",
+        trend=True,
     ),
 )
 
 USE = (
+    Panel(
+        "timeseries",
+        "GPUs busy, idle and free",
+        "Mean number of devices in each state, by the usage accounts. Idle is held and not busy; "
+        "unattributed is busy with work of no known container; unknown is time for which it is "
+        "unknown who held the device. A device that is used without being held is busy and free.",
+        tuple(Target(query, state) for state, query in device_states(S).items()),
+        stacked=True,
+        colours=COLOURS_OF_STATES,
+        interval="1m",
+    ),
     Panel(
         "timeseries",
         "GPUs held and free",
@@ -108,6 +147,7 @@ USE = (
             Target(f"count({UP} == 0)", "down"),
         ),
         stacked=True,
+        colours={state: COLOURS[state] for state in ("held", "free", "unknown", "down")},
     ),
     Panel(
         "timeseries",
@@ -119,6 +159,8 @@ USE = (
             Target(f"sum({UTIL} < bool 5)", "idle"),
         ),
         stacked=True,
+        colours={"busy": "green", "in between": "yellow", "idle": "orange"},
+        width=8,
     ),
     Panel(
         "bargauge",
@@ -145,6 +187,7 @@ USE = (
         ),
         width=8,
         none="none known",
+        link=NAMESPACE_BY_NAME,
     ),
     Panel(
         "bargauge",
@@ -158,6 +201,7 @@ USE = (
             ),
         ),
         width=8,
+        link=NODE_BY_NAME,
     ),
     Panel(
         "timeseries",
@@ -165,7 +209,9 @@ USE = (
         "Power draw of the boards of each node.",
         (Target(f"sum by (Hostname) ({POWER})", "{{Hostname}}"),),
         unit="watt",
+        width=8,
         stacked=True,
+        link=NODE_BY_NAME,
     ),
     Panel(
         "timeseries",
@@ -173,14 +219,17 @@ USE = (
         "Mean over the GPUs of each node.",
         (Target(f"avg by (Hostname) ({UTIL})", "{{Hostname}}"),),
         unit="percent",
+        width=8,
         most=100,
+        link=NODE_BY_NAME,
     ),
     Panel(
         "table",
         "Nodes",
-        "GPUs known and held, mean utilisation, fraction of memory in use, power, hottest GPU.",
+        "GPUs: known, down, held; mean utilisation, part of memory in use, power, hottest GPU.",
         (
             Target(f"count by (Hostname) ({UP})"),
+            Target(f"sum by (Hostname) ({UP} == bool 0)"),
             Target(f"count by (Hostname) ({HELD_GPUS})"),
             Target(f"avg by (Hostname) ({UTIL})"),
             Target(f"sum by (Hostname) ({USED}) / sum by (Hostname) ({TOTAL})"),
@@ -192,18 +241,22 @@ USE = (
         columns={
             "Hostname": "Node",
             "Value #A": "GPUs",
-            "Value #B": "Held",
-            "Value #C": "Utilisation",
-            "Value #D": "Memory in use",
-            "Value #E": "Power",
-            "Value #F": "Hottest",
+            "Value #B": "Down",
+            "Value #C": "Held",
+            "Value #D": "Utilisation",
+            "Value #E": "Memory in use",
+            "Value #F": "Power",
+            "Value #G": "Hottest",
         },
-        units={
-            "Utilisation": "percent",
-            "Memory in use": "percentunit",
-            "Power": "watt",
-            "Hottest": "celsius",
+        cells={
+            "Node": NODE,
+            "Down": Cell(look="background", steps=((None, "transparent"), (1, "red"))),
+            "Utilisation": Cell("percent", LOW_PER_CENT_IS_BAD, "gauge", 100),
+            "Memory in use": Cell("percentunit", FULL, "gauge", 1),
+            "Power": Cell("watt"),
+            "Hottest": Cell("celsius", HOT, "text"),
         },
+        sort="Down",
         none="",
     ),
 )
@@ -211,39 +264,59 @@ USE = (
 FAULTS = (
     Panel(
         "table",
-        "GPUs down",
-        "GPUs that do not respond.",
-        (Target(f"max by (Hostname, gpu, UUID) (podgpu_gpu_up{{{S}}}) == 0"),),
-        width=8,
-        columns={"Hostname": "Node", "gpu": "GPU", "UUID": "UUID"},
+        "XID errors within the time shown",
+        "The last of each code on each GPU, and each container that held or used the GPU then, "
+        "with the action that NVIDIA advises. docs/alerts.md lists which are caused by programs "
+        "and which by the hardware.",
+        (Target(xid_rows(S)),),
+        width=24,
+        columns=XID_COLUMNS,
+        cells=XID_CELLS,
+        sort="Last",
         none="",
     ),
     Panel(
         "table",
-        "XID errors within the time shown",
-        "The last of each code on each GPU. docs/alerts.md lists which are caused by programs and "
-        "which by the hardware.",
+        "GPUs down",
+        "GPUs that do not respond, and the containers that hold them.",
         (
             Target(
-                "(max by (Hostname, gpu, xid) "
-                f"(podgpu_xid_last_seen_timestamp_seconds{{{S}}}) > time() - $__range_s) * 1000"
+                f"(max by (Hostname, gpu, UUID) (podgpu_gpu_up{{{S}}}) == 0) "
+                "+ on (UUID) group_right (Hostname, gpu) "
+                "max by (UUID, namespace, pod) (podgpu_device_holder_info) "
+                f"or on (UUID) max by (Hostname, gpu, UUID) (podgpu_gpu_up{{{S}}}) == 0"
             ),
         ),
-        width=8,
-        columns={"Hostname": "Node", "gpu": "GPU", "xid": "XID", "Value": "Last"},
-        units={"Last": "dateTimeFromNow"},
+        columns={
+            "Hostname": "Node",
+            "gpu": "GPU",
+            "UUID": "UUID",
+            "namespace": "Namespace",
+            "pod": "Pod",
+        },
+        cells={
+            "Node": NODE,
+            "GPU": XID_CELLS["GPU"],
+            "Namespace": XID_CELLS["Namespace"],
+            "Pod": XID_CELLS["Pod"],
+        },
         none="",
     ),
     Panel(
         "table",
         "Memory that needs a reset",
-        "GPUs that need a reset to replace memory rows, or with a failed replacement (1).",
+        "GPUs that need a reset to replace memory rows, or with a failed replacement.",
         (
             Target(f"max by (Hostname, gpu) (DCGM_FI_DEV_ROW_REMAP_PENDING{{{S}}}) > 0"),
             Target(f"max by (Hostname, gpu) (DCGM_FI_DEV_ROW_REMAP_FAILURE{{{S}}}) > 0"),
         ),
-        width=8,
         columns={"Hostname": "Node", "gpu": "GPU", "Value #A": "Pending", "Value #B": "Failed"},
+        cells={
+            "Node": NODE,
+            "GPU": XID_CELLS["GPU"],
+            "Pending": Cell(look="background", words={"1": ("reset needed", "orange")}),
+            "Failed": Cell(look="background", words={"1": ("failed", "red")}),
+        },
         none="",
     ),
     Panel(
@@ -268,6 +341,7 @@ FAULTS = (
             Target("sum(podgpu_sink_up == bool 0)", "sinks"),
         ),
         width=8,
+        colours={"sources": "red", "sinks": "orange"},
     ),
     Panel(
         "table",
@@ -284,5 +358,6 @@ FLEET = dashboard(
     "podgpu: fleet",
     "All GPUs: number, utilisation and faults.",
     [choice("node", "Node", "label_values(podgpu_device_info, Hostname)", everything=".*")],
-    [("Now", NOW), ("Use", USE), ("Faults", FAULTS)],
+    [("Now", NOW), ("Faults", FAULTS), ("Use", USE)],
+    annotations=xid_events(S),
 )

@@ -1,6 +1,17 @@
 """The dashboard of one node: its GPUs, their holders, and podgpu itself."""
 
-from deploy.dashboards.panels import Panel, Target
+from deploy.dashboards.node_faults import FAULTS, ITSELF
+from deploy.dashboards.panels import GOOD_OR_BAD, Cell, Panel, Target
+from deploy.dashboards.queries import (
+    FULL,
+    HOT,
+    LOW_PER_CENT_IS_BAD,
+    NAMESPACE,
+    POD,
+    of_containers,
+    of_devices,
+    xid_events,
+)
 from deploy.dashboards.writing import choice, dashboard
 
 # Readings have their holder's labels. Aggregated by GPU, a line continues when the holder changes.
@@ -10,7 +21,8 @@ GPU = "GPU {{gpu}}"
 INSTANCE = "GPU {{gpu}} {{GPU_I_PROFILE}} {{GPU_I_ID}}"
 OWN = 'instance=~"$instance"'
 WHOLE = ',GPU_I_ID=""'
-GOOD_OR_BAD = ((None, "green"), (1, "red"))
+CONTAINER = "GPU {{gpu}} {{GPU_I_ID}} {{namespace}}/{{pod}}/{{container}}"
+UNATTRIBUTED = "GPU {{gpu}} {{GPU_I_ID}} unattributed"
 
 
 def by_gpu(metric: str, more: str = "") -> str:
@@ -28,6 +40,11 @@ def by_device(metric: str) -> str:
     return f"max by ({DEVICE}) ({metric}{{{S}}})"
 
 
+def by_container(metric: str) -> str:
+    """Return a query with one value per container on each GPU and MIG instance of the node."""
+    return f"max by (namespace, pod, container, {DEVICE}) ({metric}{{{S}}})"
+
+
 NOW = (
     Panel(
         "stat",
@@ -39,6 +56,7 @@ NOW = (
         ),
         width=4,
         height=5,
+        trend=True,
     ),
     Panel(
         "stat",
@@ -52,6 +70,7 @@ NOW = (
         width=4,
         height=5,
         none="none known",
+        trend=True,
     ),
     Panel(
         "stat",
@@ -62,6 +81,8 @@ NOW = (
         width=4,
         height=5,
         most=100,
+        trend=True,
+        steps=LOW_PER_CENT_IS_BAD,
     ),
     Panel(
         "stat",
@@ -77,6 +98,8 @@ NOW = (
         width=4,
         height=5,
         most=1,
+        trend=True,
+        steps=FULL,
     ),
     Panel(
         "stat",
@@ -86,6 +109,7 @@ NOW = (
         unit="watt",
         width=4,
         height=5,
+        trend=True,
     ),
     Panel(
         "stat",
@@ -95,6 +119,16 @@ NOW = (
         width=4,
         height=5,
         steps=GOOD_OR_BAD,
+        trend=True,
+    ),
+    Panel(
+        "state-timeline",
+        "GPUs up and down",
+        "Whether each GPU responds. A GPU that has fallen off the bus is down.",
+        (Target(by_gpu("podgpu_gpu_up"), GPU),),
+        width=24,
+        height=6,
+        words={"0": ("down", "red"), "1": ("up", "green")},
     ),
     Panel(
         "table",
@@ -121,8 +155,62 @@ NOW = (
             "evidence": "Evidence",
             "Value": "Since",
         },
-        units={"Since": "dateTimeFromNow"},
+        cells={"Namespace": NAMESPACE, "Pod": POD, "Since": Cell("dateTimeFromNow")},
         none="",
+    ),
+)
+
+CONTAINERS = (
+    Panel(
+        "timeseries",
+        "Busy time by container",
+        "Part of the time for which the processes of each container kept a device busy, also of "
+        "devices that several containers share. What belongs to no known container is "
+        "unattributed. Over less than a minute the parts are inexact.",
+        (
+            Target(of_containers("busy_seconds", S), CONTAINER),
+            Target(of_devices("unattributed_busy_seconds", S), UNATTRIBUTED),
+        ),
+        unit="percentunit",
+        stacked=True,
+        interval="1m",
+    ),
+    Panel(
+        "timeseries",
+        "Memory by container",
+        "Memory of the processes of each container, and memory that belongs to no known container "
+        "and not to the driver.",
+        (
+            Target(by_container("podgpu_container_memory_used_bytes"), CONTAINER),
+            Target(by_device("podgpu_device_unattributed_memory_used_bytes"), UNATTRIBUTED),
+        ),
+        unit="bytes",
+        stacked=True,
+    ),
+    Panel(
+        "timeseries",
+        "Power by container",
+        "Energy of each container per second. The sum is that of the GPU's energy counter; the "
+        "split is a model, see docs/usage.md.",
+        (
+            Target(of_containers("energy_joules", S), CONTAINER),
+            Target(of_devices("unattributed_energy_joules", S), UNATTRIBUTED),
+        ),
+        unit="watt",
+        stacked=True,
+        interval="1m",
+    ),
+    Panel(
+        "timeseries",
+        "Unattributed time",
+        "Part of the time for which each device was busy with work of no known container, and for "
+        "which it is unknown who held it. docs/usage.md says what podgpu needs to know both.",
+        (
+            Target(of_devices("unattributed_busy_seconds", S), f"{INSTANCE} busy"),
+            Target(of_devices("unknown_held_seconds", S), f"{INSTANCE} unknown holder"),
+        ),
+        unit="percentunit",
+        interval="1m",
     ),
 )
 
@@ -192,12 +280,15 @@ POWER = (
     Panel(
         "timeseries",
         "Temperature",
-        "Of the GPU's core and of its memory, if the card reports it.",
+        "Of the GPU's core and of its memory, if the card reports it. Lines at 75 and 85 °C are "
+        "the same for all cards; the limits of a card are fields of the group limits.",
         (
             Target(by_gpu("DCGM_FI_DEV_GPU_TEMP"), GPU),
             Target(by_gpu("DCGM_FI_DEV_MEMORY_TEMP"), f"{GPU} memory"),
         ),
         unit="celsius",
+        steps=HOT,
+        limits=True,
     ),
     Panel(
         "timeseries",
@@ -267,97 +358,6 @@ POWER = (
     ),
 )
 
-FAULTS = (
-    Panel(
-        "table",
-        "XID errors",
-        "How many of each code the driver has reported since podgpu started, and the last time. "
-        "docs/alerts.md lists which are caused by programs and which by the hardware.",
-        (
-            Target(f"max by (gpu, xid) (podgpu_xid_errors_total{{{S}}}) > 0"),
-            Target(f"max by (gpu, xid) (podgpu_xid_last_seen_timestamp_seconds{{{S}}}) * 1000"),
-        ),
-        columns={"gpu": "GPU", "xid": "XID", "Value #A": "Errors", "Value #B": "Last"},
-        units={"Last": "dateTimeFromNow"},
-        none="",
-    ),
-    Panel(
-        "table",
-        "Memory errors",
-        "ECC errors since the driver was loaded, corrected and uncorrected; replaced rows; and "
-        "whether a replacement needs a reset (1) or has failed (1).",
-        (
-            Target(by_gpu("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL")),
-            Target(by_gpu("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL")),
-            Target(by_gpu("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS")),
-            Target(by_gpu("DCGM_FI_DEV_ROW_REMAP_PENDING")),
-            Target(by_gpu("DCGM_FI_DEV_ROW_REMAP_FAILURE")),
-        ),
-        columns={
-            "gpu": "GPU",
-            "Value #A": "Corrected",
-            "Value #B": "Uncorrected",
-            "Value #C": "Rows replaced",
-            "Value #D": "Pending",
-            "Value #E": "Failed",
-        },
-    ),
-)
-
-ITSELF = (
-    Panel(
-        "table",
-        "Sources",
-        "Whether each works (1), and the time since it last reported and since it last confirmed "
-        "holders.",
-        (
-            Target(f"max by (source, kind) (podgpu_source_up{{{OWN}}})"),
-            Target(f"min by (source, kind) (podgpu_source_age_seconds{{{OWN}}})"),
-            Target(f"min by (source, kind) (podgpu_attribution_age_seconds{{{OWN}}})"),
-        ),
-        width=8,
-        columns={
-            "source": "Source",
-            "kind": "Kind",
-            "Value #A": "Up",
-            "Value #B": "Reported",
-            "Value #C": "Holders confirmed",
-        },
-        units={"Reported": "s", "Holders confirmed": "s"},
-    ),
-    Panel(
-        "timeseries",
-        "Sinks",
-        "Readings or points that each sink has passed on, and that were dropped.",
-        (
-            Target(
-                f"sum by (sink) (rate(podgpu_sink_emitted_total{{{OWN}}}[$__rate_interval]))",
-                "{{sink}}",
-            ),
-            Target(
-                f"sum by (sink) (rate(podgpu_sink_dropped_total{{{OWN}}}[$__rate_interval]))",
-                "{{sink}} dropped",
-            ),
-        ),
-        unit="cps",
-        width=8,
-    ),
-    Panel(
-        "timeseries",
-        "Duration of a round of readings",
-        "Mean time from the first call of the driver to the last.",
-        (
-            Target(
-                f"rate(podgpu_sample_duration_seconds_sum{{{OWN}}}[$__rate_interval]) "
-                f"/ rate(podgpu_sample_duration_seconds_count{{{OWN}}}[$__rate_interval])",
-                "{{source}}",
-            ),
-        ),
-        unit="s",
-        width=8,
-    ),
-)
-
 NODE = dashboard(
     "podgpu-node",
     "podgpu: node",
@@ -376,9 +376,11 @@ NODE = dashboard(
     ],
     [
         ("Now", NOW),
+        ("Faults", FAULTS),
+        ("Containers", CONTAINERS),
         ("Work", WORK),
         ("Power, heat and links", POWER),
-        ("Faults", FAULTS),
         ("podgpu", ITSELF),
     ],
+    annotations=xid_events(S),
 )

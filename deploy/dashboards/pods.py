@@ -1,19 +1,31 @@
 """The dashboard of pods and teams: the devices that they hold, and how well they use them."""
 
-from deploy.dashboards.panels import Panel, Target
+from deploy.dashboards.panels import Cell, Panel, Target
+from deploy.dashboards.queries import (
+    GPU,
+    LOW_IS_BAD,
+    LOW_PER_CENT_IS_BAD,
+    NAMESPACE,
+    NAMESPACE_BY_NAME,
+    NODE,
+    OF_HOLDER,
+    POD,
+    XID_CELLS,
+    XID_COLUMNS,
+    of_containers,
+    xid_events,
+    xid_rows,
+)
 from deploy.dashboards.writing import choice, dashboard
 
 CHOSEN = 'namespace=~"$namespace",pod=~"$pod"'
 KEY = "UUID, GPU_I_ID, GPU_CI_ID"
-POD = "{{namespace}}/{{pod}}"
+NAME = "{{namespace}}/{{pod}}"
+CONTAINER = f"{NAME}/{{{{container}}}} on GPU {{{{gpu}}}} {{{{GPU_I_ID}}}} of {{{{Hostname}}}}"
 
 # Holders have one series per container, so that shared devices have several. A device is joined
 # with all of its holders. They are aggregated first, because a node can have two podgpus for a
 # short time.
-HOLDERS = (
-    "max by (namespace, pod, container, Hostname, gpu, UUID, GPU_I_PROFILE, GPU_I_ID, GPU_CI_ID) "
-    f"(podgpu_device_holder_info{{{CHOSEN}}})"
-)
 DEVICES = (
     f"max by (namespace, pod, UUID, GPU_I_ID, GPU_CI_ID) (podgpu_device_holder_info{{{CHOSEN}}})"
 )
@@ -33,6 +45,21 @@ def held(reading: str, holders: str = DEVICES) -> str:
     return f"{reading} * on ({KEY}) group_right () {holders}"
 
 
+def grown(quantity: str) -> str:
+    """Return the growth of a quantity of the chosen containers within the time range."""
+    return f"increase(podgpu_container_{quantity}_total{{{CHOSEN}}}[$__range])"
+
+
+def recent(quantity: str) -> str:
+    """Return the growth of a quantity in five minutes, per second of the device's account.
+
+    Time without an account counts in neither.
+    """
+    grew = f"max by ({OF_HOLDER}) (rate(podgpu_container_{quantity}_total{{{CHOSEN}}}[5m]))"
+    time = f"max by ({KEY}) (rate(podgpu_device_accounted_seconds_total[5m]))"
+    return f"{grew} / on ({KEY}) group_left () ({time} > 0)"
+
+
 NOW = (
     Panel(
         "stat",
@@ -42,6 +69,7 @@ NOW = (
         width=4,
         height=5,
         none="none known",
+        trend=True,
     ),
     Panel(
         "stat",
@@ -51,6 +79,7 @@ NOW = (
         width=4,
         height=5,
         none="none known",
+        trend=True,
     ),
     Panel(
         "stat",
@@ -62,6 +91,8 @@ NOW = (
         width=4,
         height=5,
         most=100,
+        steps=LOW_PER_CENT_IS_BAD,
+        trend=True,
     ),
     Panel(
         "stat",
@@ -77,15 +108,19 @@ NOW = (
         width=4,
         height=5,
         none="none known",
+        trend=True,
     ),
     Panel(
         "stat",
         "Power",
-        "Power draw of the GPUs that only one pod holds.",
-        (Target(f"sum(max by (UUID) (DCGM_FI_DEV_POWER_USAGE{{{CHOSEN}}}))"),),
+        "Energy of the chosen pods per second, also on shared GPUs. The split of a shared GPU is a "
+        "model, see docs/usage.md.",
+        (Target(f"sum({of_containers('energy_joules', CHOSEN)})"),),
         unit="watt",
         width=4,
         height=5,
+        trend=True,
+        interval="1m",
     ),
     Panel(
         "stat",
@@ -101,6 +136,7 @@ NOW = (
         height=5,
         steps=((None, "green"), (1, "red")),
         none="none",
+        trend=True,
     ),
 )
 
@@ -122,45 +158,93 @@ TEAMS = (
         "timeseries",
         "Utilisation by namespace",
         "Mean over the devices that each namespace holds.",
+        (Target(f"avg by (namespace) ({held(BUSY)})", "{{namespace}}"),),
+        unit="percent",
+        most=100,
+        link=NAMESPACE_BY_NAME,
+    ),
+    Panel(
+        "bargauge",
+        "Held time that was busy, by namespace",
+        "Busy time within the time range as a part of held time, of containers on their devices. "
+        "It is more than 100 % if a namespace used more than its share of shared devices.",
         (
             Target(
-                f"avg by (namespace) ({held(BUSY)})",
+                f"sum by (namespace) ({grown('busy_seconds')}) "
+                f"/ (sum by (namespace) ({grown('held_seconds')}) > 0)",
                 "{{namespace}}",
             ),
         ),
-        unit="percent",
-        most=100,
+        unit="percentunit",
+        width=8,
+        most=1,
+        steps=LOW_IS_BAD,
+        link=NAMESPACE_BY_NAME,
     ),
     Panel(
         "bargauge",
         "Energy by namespace",
-        "Within the time range, of GPUs that only one pod held. Energy of shared GPUs is not "
-        "attributed.",
+        "Within the time range, also of shared GPUs, of which the split is a model.",
         (
             Target(
-                "sum by (namespace) (increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
-                f"{{{CHOSEN}}}[$__range])) / 3600000000",
+                f"sum by (namespace) ({grown('energy_joules')}) / 3600000",
                 "{{namespace}}",
             ),
         ),
         unit="kwatth",
+        width=8,
+        link=NAMESPACE_BY_NAME,
     ),
     Panel(
         "bargauge",
         "Idle devices by namespace",
         "Devices held that were busy for less than 5 % of the time range, on average.",
         (Target(f"count by (namespace) ({held(BUSY_MEAN)} < 5)", "{{namespace}}"),),
+        width=8,
         none="none",
+        steps=((None, "orange"),),
+        link=NAMESPACE_BY_NAME,
     ),
 )
 
 PODS_ROW = (
     Panel(
         "timeseries",
-        "Utilisation",
+        "Busy time by container",
+        "Part of the time for which the processes of each container kept a device busy, also of "
+        "devices that several containers share. Over less than a minute the parts are inexact.",
+        (Target(of_containers("busy_seconds", CHOSEN), CONTAINER),),
+        unit="percentunit",
+        interval="1m",
+    ),
+    Panel(
+        "timeseries",
+        "Memory by container",
+        "Memory of the processes of each container on each device.",
+        (
+            Target(
+                f"max by ({OF_HOLDER}) (podgpu_container_memory_used_bytes{{{CHOSEN}}})", CONTAINER
+            ),
+        ),
+        unit="bytes",
+        stacked=True,
+    ),
+    Panel(
+        "timeseries",
+        "Power by container",
+        "Energy of each container per second. On shared GPUs the split is a model, see "
+        "docs/usage.md.",
+        (Target(of_containers("energy_joules", CHOSEN), CONTAINER),),
+        unit="watt",
+        stacked=True,
+        interval="1m",
+    ),
+    Panel(
+        "timeseries",
+        "Utilisation of the devices",
         "Mean over the devices that each pod holds. A shared device counts with its whole "
         "utilisation, by any pod.",
-        (Target(f"avg by (namespace, pod) ({held(BUSY)})", POD),),
+        (Target(f"avg by (namespace, pod) ({held(BUSY)})", NAME),),
         unit="percent",
         most=100,
     ),
@@ -173,46 +257,26 @@ PODS_ROW = (
             Target(
                 "avg by (namespace, pod) ("
                 f"{held(f'max by ({KEY}) (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE)')})",
-                POD,
+                NAME,
             ),
         ),
         unit="percentunit",
         most=1,
     ),
     Panel(
-        "timeseries",
-        "Memory in use",
-        "Allocated memory of the devices that each pod holds; a shared device counts as a whole.",
-        (
-            Target(
-                f"sum by (namespace, pod) ({held(f'max by ({KEY}) (DCGM_FI_DEV_FB_USED)')})",
-                POD,
-            ),
-        ),
-        unit="mbytes",
-    ),
-    Panel(
-        "timeseries",
-        "Power",
-        "Power draw of the GPUs that only this pod holds.",
-        (
-            Target(
-                "sum by (namespace, pod) (max by (namespace, pod, UUID) "
-                f"(DCGM_FI_DEV_POWER_USAGE{{{CHOSEN}}}))",
-                POD,
-            ),
-        ),
-        unit="watt",
-    ),
-    Panel(
         "table",
-        "Devices by container",
-        "Each container and device: how busy the device is now and was on average within the time "
-        "range, and its memory in use.",
+        "Containers on devices",
+        "Each container on each device within the last five minutes: its share of the device, the "
+        "part of the device that it kept busy, the busy part of its share (more than 100 % if it "
+        "used more), its memory and mean power. The last column is the device as a whole, of which "
+        "all of its containers have a part.",
         (
-            Target(held(BUSY, HOLDERS)),
-            Target(held(BUSY_MEAN, HOLDERS)),
-            Target(held(f"max by ({KEY}) (DCGM_FI_DEV_FB_USED)", HOLDERS)),
+            Target(recent("held_seconds")),
+            Target(recent("busy_seconds")),
+            Target(f"{recent('busy_seconds')} / ({recent('held_seconds')} > 0)"),
+            Target(f"max by ({OF_HOLDER}) (podgpu_container_memory_used_bytes{{{CHOSEN}}})"),
+            Target(recent("energy_joules")),
+            Target(f"{BUSY} * on ({KEY}) group_right () ({recent('held_seconds')} >= bool 0)"),
         ),
         width=24,
         height=10,
@@ -224,11 +288,26 @@ PODS_ROW = (
             "gpu": "GPU",
             "GPU_I_PROFILE": "MIG profile",
             "GPU_I_ID": "GPU instance",
-            "Value #A": "Busy now",
-            "Value #B": "Busy on average",
-            "Value #C": "Memory in use",
+            "Value #A": "Share",
+            "Value #B": "Busy",
+            "Value #C": "Busy part of its share",
+            "Value #D": "Memory",
+            "Value #E": "Power",
+            "Value #F": "Whole device busy",
         },
-        units={"Busy now": "percent", "Busy on average": "percent", "Memory in use": "mbytes"},
+        cells={
+            "Namespace": NAMESPACE,
+            "Pod": POD,
+            "Node": NODE,
+            "GPU": GPU,
+            "Share": Cell("percentunit", decimals=0),
+            "Busy": Cell("percentunit", ((None, "green"),), "gauge", 1),
+            "Busy part of its share": Cell("percentunit", LOW_IS_BAD, "background", decimals=0),
+            "Memory": Cell("bytes"),
+            "Power": Cell("watt"),
+            "Whole device busy": Cell("percent"),
+        },
+        sort="Busy",
         none="",
     ),
     Panel(
@@ -250,26 +329,31 @@ PODS_ROW = (
             "qos_class": "Class",
             "Hostname": "Node",
         },
+        cells={
+            "Namespace": NAMESPACE,
+            "Pod": POD,
+            "Node": NODE,
+            "Phase": Cell(
+                look="text",
+                words={
+                    "Running": ("Running", "green"),
+                    "Pending": ("Pending", "orange"),
+                    "Failed": ("Failed", "red"),
+                },
+            ),
+        },
         none="",
     ),
     Panel(
         "table",
         "XID errors",
-        "Errors since podgpu started, on GPUs that only one pod held at that time or holds now.",
-        (
-            Target(
-                "max by (namespace, pod, Hostname, gpu, xid) "
-                f"(podgpu_xid_errors_total{{{CHOSEN}}}) > 0"
-            ),
-        ),
-        columns={
-            "namespace": "Namespace",
-            "pod": "Pod",
-            "Hostname": "Node",
-            "gpu": "GPU",
-            "xid": "XID",
-            "Value": "Errors",
-        },
+        "The last of each code on each GPU within the time shown, of which podgpu counted an error "
+        "for the container: it held or used the GPU at that time. An affected container is not "
+        "necessarily the cause.",
+        (Target(xid_rows(CHOSEN, of_pods=True)),),
+        columns=XID_COLUMNS,
+        cells=XID_CELLS,
+        sort="Last",
         none="",
     ),
 )
@@ -293,4 +377,5 @@ PODS = dashboard(
         ),
     ],
     [("Now", NOW), ("Namespaces", TEAMS), ("Pods", PODS_ROW)],
+    annotations=xid_events(CHOSEN, of_pods=True),
 )

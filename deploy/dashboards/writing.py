@@ -21,6 +21,9 @@ def dashboard(
     description: str,
     variables: Sequence[Json],
     rows: Sequence[tuple[str, Sequence[Panel]]],
+    *,
+    annotations: Sequence[Json] = (),
+    shown: str = "now-3h",
 ) -> Json:
     """Return a dashboard.
 
@@ -30,6 +33,8 @@ def dashboard(
         description: the purpose.
         variables: the variables at the top, in addition to the data source.
         rows: titles and panels, which are placed from left to right.
+        annotations: events that are marked on the time line.
+        shown: the beginning of the time range when the dashboard is opened.
     """
     return {
         "uid": uid,
@@ -41,7 +46,7 @@ def dashboard(
         "editable": True,
         "graphTooltip": 1,
         "refresh": "30s",
-        "time": {"from": "now-3h", "to": "now"},
+        "time": {"from": shown, "to": "now"},
         "timezone": "",
         "links": [
             {
@@ -57,18 +62,21 @@ def dashboard(
                 "tooltip": "",
             }
         ],
-        "annotations": {"list": []},
+        "annotations": {"list": list(annotations)},
         "templating": {"list": [_DATASOURCES, *variables]},
         "panels": list(_placed(rows)),
     }
 
+
+_NOTHING: Final[Json] = {"selected": False, "text": "", "value": ""}
+"""No value yet: Grafana chooses the first one."""
 
 _DATASOURCES: Final[Json] = {
     "type": "datasource",
     "name": "datasource",
     "label": "Data source",
     "query": "prometheus",
-    "current": {},
+    "current": _NOTHING,
     "hide": 0,
     "includeAll": False,
     "multi": False,
@@ -104,9 +112,56 @@ def choice(
         "multi": several,
         "includeAll": several,
         **({"allValue": everything} if everything else {}),
-        "current": {"selected": True, "text": ["All"], "value": ["$__all"]} if several else {},
+        "current": {"selected": True, "text": ["All"], "value": ["$__all"]}
+        if several
+        else _NOTHING,
         "options": [],
         "regex": "",
+    }
+
+
+def number(name: str, label: str, value: str) -> Json:
+    """Return a variable that is a number, which a user can change.
+
+    Args:
+        name: the variable's name.
+        label: its label.
+        value: the number when the dashboard is opened.
+    """
+    only = {"selected": True, "text": value, "value": value}
+    return {
+        "type": "textbox",
+        "name": name,
+        "label": label,
+        "query": value,
+        "current": only,
+        "options": [only],
+        "hide": 0,
+    }
+
+
+def events(name: str, expr: str, *, title: str, text: str, tags: str, colour: str) -> Json:
+    """Return marks on the time line: the values of a query are their times, in milliseconds.
+
+    Args:
+        name: the name of the switch at the top of the dashboard.
+        expr: the query. Equal times of successive points of a series are one mark.
+        title: the first line of the mark's text, with labels as `{{gpu}}`.
+        text: the second line.
+        tags: labels whose values are tags of the mark, separated by commas.
+        colour: the colour of the mark.
+    """
+    return {
+        "name": name,
+        "datasource": DATASOURCE,
+        "enable": True,
+        "hide": False,
+        "iconColor": colour,
+        "expr": expr,
+        "useValueForTime": True,
+        "titleFormat": title,
+        "textFormat": text,
+        "tagKeys": tags,
     }
 
 

@@ -48,19 +48,57 @@ def variables(dashboard: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     return {each["name"]: each for each in listed if each["type"] == "query"}
 
 
-def filled(expr: str, values: Mapping[str, str], window: int) -> str:
+def numbers(dashboard: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return a dashboard's variables that are numbers, with their values."""
+    listed = dashboard["templating"]["list"]
+    return {each["name"]: each["query"] for each in listed if each["type"] == "textbox"}
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The time range of a dashboard.
+
+    Attributes:
+        shown: its length in seconds.
+        step: seconds between two points of a line.
+        window: the window of rates in seconds.
+    """
+
+    shown: int
+    step: int
+    window: int
+
+
+def ranged(shown: int, scrape_interval: int, shortest: int = 0, points: int = 600) -> Range:
+    """Return the range with the step and the window that Grafana chooses.
+
+    Args:
+        shown: its length in seconds.
+        scrape_interval: that of the data source, in seconds.
+        shortest: the shortest step of the panel, in seconds.
+        points: how many points the panel has room for.
+    """
+    step = max(shown // points, scrape_interval, shortest)
+    return Range(shown, step, max(step + scrape_interval, 4 * scrape_interval))
+
+
+def filled(expr: str, values: Mapping[str, str], over: Range | int) -> str:
     """Replace variables by values as Grafana does.
 
     Args:
         expr: a query.
         values: the texts for the query, by variable.
-        window: seconds between two points of a line; the shown range is ten times as long.
+        over: the time range, or the step of a range that is ten times as long.
     """
+    if isinstance(over, int):
+        over = Range(10 * over, over, over)
     known = {
         **values,
-        "__range_s": str(10 * window),
-        "__range": f"{10 * window}s",
-        "__rate_interval": f"{window}s",
+        "__interval": f"{over.step}s",
+        "__interval_ms": str(1000 * over.step),
+        "__range_s": str(over.shown),
+        "__range": f"{over.shown}s",
+        "__rate_interval": f"{over.window}s",
     }
     return re.sub(r"\$(\w+)", lambda found: known[found.group(1)], expr)
 

@@ -9,21 +9,24 @@ from typing import Any
 import pytest
 
 from deploy.dashboards import DASHBOARDS
+from deploy.dashboards.recording import RULES, rules_text
 from deploy.dashboards.writing import text
 from pipeline.fields import called
-from tests.deploy.dashboards import FILES, FOLDER, Query, queries, variables
+from tests.deploy.dashboards import FILES, FOLDER, Query, numbers, queries, variables
 from tests.deploy.metrics import DEFAULT_METRICS, GROUPS, METRICS, named
 
 PAGE = (Path(__file__).parents[2] / "docs" / "dashboards.md").read_text()
-UIDS = {"fleet": "podgpu-fleet", "node": "podgpu-node", "pods": "podgpu-pods"}
+UIDS = {name: f"podgpu-{name}" for name in ("fleet", "node", "pods", "usage")}
 CORE = {"row", "timeseries", "stat", "table", "bargauge", "state-timeline"}
 """Panel types that are built into Grafana."""
 
 UNITS = {
-    *("short", "percent", "percentunit", "watt", "kwatth", "celsius", "hertz", "mbytes"),
+    *("short", "percent", "percentunit", "watt", "kwatth", "celsius", "hertz", "mbytes", "bytes"),
     *("Bps", "cps", "s", "dateTimeFromNow"),
 }
 IN_MIB = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_TOTAL")
+
+RECORDED = {rule["record"] for group in RULES["groups"] for rule in group["rules"]}
 
 PANELS = [
     pytest.param(panel, id=f"{name}: {panel['title']}")
@@ -43,6 +46,11 @@ def test_the_files_are_the_generated_dashboards() -> None:
     for name, dashboard in DASHBOARDS.items():
         existing = (FOLDER / f"{name}.json").read_text()
         assert existing == text(dashboard), "`python -m deploy.dashboards` generates them"
+
+
+def test_the_recording_rules_are_the_generated_ones() -> None:
+    existing = (FOLDER.parent / "recording-rules.yaml").read_text()
+    assert existing == rules_text(), "`python -m deploy.dashboards` generates them"
 
 
 @each_file
@@ -124,7 +132,9 @@ def test_unknown_values_are_not_drawn_as_0(panel: Mapping[str, Any]) -> None:
     assert panel["fieldConfig"]["defaults"]["custom"].get("spanNulls", False) is False
     assert "noValue" in panel["fieldConfig"]["defaults"]
     for target in panel["targets"]:
-        assert not re.search(r"\bvector\s*\(|\babsent|\bor\s+0\b", target["expr"])
+        # vector(NaN) is an unknown point.
+        expr = target["expr"].removesuffix(" or vector(NaN)")
+        assert not re.search(r"\bvector\s*\(|\babsent|\bor\s+0\b", expr)
 
 
 @each_panel
@@ -158,14 +168,14 @@ def test_table_columns_come_from_the_queries(panel: Mapping[str, Any]) -> None:
 @each_query
 def test_queries_use_only_metrics_that_exist_by_default(query: Query) -> None:
     assert named(query.expr)
-    assert named(query.expr) <= METRICS
-    assert named(query.expr) <= DEFAULT_METRICS
+    assert named(query.expr) <= METRICS | RECORDED
+    assert named(query.expr) <= DEFAULT_METRICS | RECORDED
 
 
 @each_query
 def test_queries_use_only_variables_of_the_dashboard(query: Query) -> None:
     own = {name for name in re.findall(r"\$(\w+)", query.expr) if not name.startswith("__")}
-    assert own <= variables(FILES[query.dashboard]).keys()
+    assert own <= variables(FILES[query.dashboard]).keys() | numbers(FILES[query.dashboard]).keys()
 
 
 @each_file
@@ -174,14 +184,14 @@ def test_every_variable_is_used(name: str) -> None:
     for variable, about in variables(FILES[name]).items():
         others = " ".join(each["definition"] for each in variables(FILES[name]).values())
         assert f"${variable}" in expressions + others
-        assert named(about["definition"]) <= METRICS
+        assert named(about["definition"]) <= METRICS | RECORDED
 
 
 READ = re.compile(r"\b(?:" + "|".join(GROUPS) + r")\b(?=[{\[)])")
 """A reading of a device."""
 
 AGGREGATED = re.compile(
-    r"(?:(?:max|min|count) by \([^()]*\) \((?:(?:rate|avg_over_time)\()?"
+    r"(?:(?:max|min|count) by \([^()]*\) \((?:(?:rate|avg_over_time|last_over_time)\()?"
     # The total over successive holders.
     r"|sum by \([^()]*\) \(increase\()$"
 )

@@ -87,13 +87,13 @@
 {{- $text -}}
 {{- end -}}
 
-{{/* A dashboard with replaced names in queries, legends and columns of tables. Arguments: its text and the names. */}}
+{{/* A dashboard with replaced names in queries, legends, annotations and columns of tables. Arguments: its text and the names. */}}
 {{- define "podgpu.dashboard" -}}
 {{- $names := index . 1 -}}
 {{- $lines := list -}}
 {{- range splitList "\n" (index . 0) -}}
 {{- $line := . -}}
-{{- if regexMatch "^\\s*\"(expr|legendFormat|definition|query)\": \"" $line -}}
+{{- if regexMatch "^\\s*\"(expr|legendFormat|definition|query|titleFormat|textFormat|tagKeys)\": \"" $line -}}
 {{- $line = include "podgpu.renamed" (list $line $names) -}}
 {{- else -}}
 {{- $word := regexFind "^\\s*\"\\w+\"(:|,?$)" $line | regexFind "\\w+" -}}

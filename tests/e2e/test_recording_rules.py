@@ -1,0 +1,210 @@
+"""The recording rules count what counters have grown: restarts, resets, gaps, first samples.
+
+promtool of Debian and of Prometheus 3 evaluates them. Samples are 15 s apart.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.dashboards.recording import GPUS, container_rule, device_rule, workload_rule
+from tests.deploy.dashboards import FOLDER
+from tests.e2e import debian, peers
+from tests.e2e.test_alerts import run
+
+RULES = FOLDER.parent / "recording-rules.yaml"
+HELD = container_rule("held_seconds")
+AFTER = "142m"
+FIRST, LAST = 4.5 * 60, 139.5 * 60
+"""The last samples of the first and of the last evaluation, in seconds."""
+
+
+def place(instance: str = "a", **labels: str) -> str:
+    pairs = {"instance": instance, "Hostname": "n", "gpu": "0", "UUID": "GPU-0", **labels}
+    return ",".join(f'{name}="{value}"' for name, value in pairs.items())
+
+
+def held(pod: str = "p", **labels: str) -> str:
+    pod_labels = {"namespace": "ml", "pod": pod, "container": "c", "pod_uid": f"u-{pod}"}
+    return f"podgpu_container_held_seconds_total{{{place(**pod_labels, **labels)}}}"
+
+
+def accounted(**labels: str) -> str:
+    return f"podgpu_device_accounted_seconds_total{{{place(**labels)}}}"
+
+
+def over(rule: str, window: str = "3h") -> str:
+    return f"sum(sum_over_time({rule}[{window}]))"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Series, and values of expressions after 72 minutes."""
+
+    series: Mapping[str, str]
+    expected: Mapping[str, float]
+
+
+STEADY = "0+15x600"
+LATER = "_x40 "
+"""Ten minutes without samples."""
+
+CASES: Mapping[str, Case] = {
+    "an hour of a steady counter is an hour": Case(
+        {accounted(): STEADY, held(): STEADY},
+        {over(HELD, "1h"): 3600, over(device_rule("accounted_seconds"), "1h"): 3600},
+    ),
+    "half a device counts half": Case(
+        {accounted(): STEADY, held(): "0+7.5x600"}, {over(HELD, "1h"): 1800}
+    ),
+    "what a new container counted before its first sample counts": Case(
+        {accounted(): STEADY, held(): f"{LATER}12+15x560"},
+        {over(HELD): 12 + LAST - 600},
+    ),
+    "a pod that has ended before it was scraped counts once": Case(
+        {accounted(): STEADY, held(): f"{LATER}0.3x20 stale"}, {over(HELD): 0.3}
+    ),
+    "a pod that is in a single sample counts once": Case(
+        {accounted(): STEADY, held(): f"{LATER}0.3 stale"}, {over(HELD): 0.3}
+    ),
+    "a pod between two evaluations counts": Case(
+        {accounted(): STEADY, held(): f"{LATER}_ _ 5 20 35 50 stale"}, {over(HELD): 50}
+    ),
+    "what was counted before the first sample of the device does not count": Case(
+        {accounted(): f"{LATER}90000+15x560", held(): f"{LATER}80000+15x560"},
+        # From the last sample of the first window on.
+        {over(HELD): LAST - 14.5 * 60, over(device_rule("accounted_seconds")): LAST - 14.5 * 60},
+    ),
+    "a gap of 20 minutes after which the counter continues counts": Case(
+        dict.fromkeys((accounted(), held()), "0+15x80 stale _x78 2400+15x440"),
+        {over(HELD): LAST - FIRST},
+    ),
+    "a gap of more than an hour does not count": Case(
+        dict.fromkeys((accounted(), held()), "0+15x80 stale _x318 6000+15x200"),
+        # Until 20 minutes, and from the last sample of the first window after the gap on.
+        {over(HELD): 1200 - FIRST + LAST - 104.5 * 60},
+    ),
+    "a counter that was reset counts from 0": Case(
+        # What it has counted since 19.5 minutes is lost when it is reset at 20 minutes.
+        dict.fromkeys((accounted(), held()), "0+15x80 15+15x480"),
+        {over(HELD): 19.5 * 60 - FIRST + LAST - 1200},
+    ),
+    "another address that continues the account": Case(
+        {
+            accounted(): "0+15x80 stale",
+            held(): "0+15x80 stale",
+            accounted(instance="b"): "_x81 1215+15x480",
+            held(instance="b"): "_x81 1215+15x480",
+        },
+        {over(HELD): LAST - FIRST},
+    ),
+    "another address that begins at 0": Case(
+        {
+            accounted(): "0+15x80 stale",
+            held(): "0+15x80 stale",
+            accounted(instance="b"): "_x81 15+15x480",
+            held(instance="b"): "_x81 15+15x480",
+        },
+        {over(HELD): LAST - FIRST},
+    ),
+    "two podgpus on a node count once": Case(
+        {
+            accounted(): STEADY,
+            held(): STEADY,
+            accounted(instance="b"): STEADY,
+            held(instance="b"): STEADY,
+        },
+        {over(HELD, "1h"): 3600, over(device_rule("accounted_seconds"), "1h"): 3600},
+    ),
+    "a pod that is shorter than the scrape interval beside a long one": Case(
+        {accounted(): STEADY, held(): STEADY, held("q"): f"{LATER}0.3x20 stale"},
+        {over(HELD + '{pod="q"}'): 0.3, over(HELD + '{pod="p"}', "1h"): 3600},
+    ),
+}
+
+
+def info(pod: str, owner: str) -> str:
+    labels = f'namespace="ml",pod="{pod}",pod_uid="u-{pod}"'
+    return f'podgpu_pod_info{{{labels},owner_kind="Job",owner_name="{owner}",Hostname="n"}}'
+
+
+def instance(profile: str, model: str = "NVIDIA H100 80GB HBM3") -> Mapping[str, str]:
+    """Return the series of a MIG instance that a pod holds."""
+    labels = {"GPU_I_PROFILE": profile, "GPU_I_ID": "7", "GPU_CI_ID": "0"}
+    device = f"podgpu_device_info{{{place(**labels, model=model)}}}"
+    return {accounted(**labels): STEADY, held(**labels): STEADY, device: "1x600"}
+
+
+PRICED = over(workload_rule("gpu_seconds"), "1h")
+WORKLOADS: Mapping[str, Case] = {
+    "pods of a workload are added, others have no workload": Case(
+        {
+            accounted(): STEADY,
+            held("p"): "0+5x600",
+            held("q"): "0+5x600",
+            held("r"): "0+5x600",
+            info("p", "train"): "1x600",
+            info("q", "train"): "1x600",
+        },
+        {
+            over(workload_rule("held_seconds") + '{owner_name="train"}', "1h"): 2400,
+            over(workload_rule("held_seconds") + '{owner_name=""}', "1h"): 1200,
+        },
+    ),
+    "a GPU has its whole price": Case(
+        {
+            accounted(): STEADY,
+            held(): STEADY,
+            f"podgpu_device_info{{{place(model='NVIDIA H200')}}}": "1x600",
+        },
+        {PRICED: 3600, GPUS: 1},
+    ),
+    "2g.20gb is two of seven slices": Case(instance("2g.20gb"), {PRICED: 3600 * 2 / 7}),
+    "1c.3g.40gb is one slice": Case(instance("1c.3g.40gb"), {PRICED: 3600 / 7}),
+    "3g.40gb+me is three slices": Case(instance("3g.40gb+me"), {PRICED: 3600 * 3 / 7}),
+    "7g.80gb is the GPU": Case(instance("7g.80gb"), {PRICED: 3600}),
+    "an A30 has four slices": Case(instance("2g.12gb", "NVIDIA A30"), {PRICED: 1800}),
+    "an A300 has seven": Case(instance("2g.12gb", "NVIDIA A300"), {PRICED: 3600 * 2 / 7}),
+}
+
+
+@pytest.fixture(params=["Debian's", "Prometheus 3's"])
+def promtool(request: pytest.FixtureRequest) -> Path:
+    if request.param == "Debian's":
+        return debian.prometheus().promtool
+    return peers.prometheus().promtool
+
+
+def test_the_rules_are_well_formed(promtool: Path) -> None:
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    rules = sum(len(group["rules"]) for group in groups)
+    assert f"SUCCESS: {rules} rules found" in run(promtool, "check", "rules", RULES)
+
+
+def test_recorded_sums_are_what_the_counters_have_grown(promtool: Path, tmp_path: Path) -> None:
+    cases = tmp_path / "tests.yaml"
+    listed = [as_test(name, case) for name, case in {**CASES, **WORKLOADS}.items()]
+    content = {"rule_files": [str(RULES)], "evaluation_interval": "5m", "tests": listed}
+    cases.write_text(yaml.safe_dump(content))
+    run(promtool, "test", "rules", cases)
+
+
+def as_test(name: str, case: Case) -> dict[str, Any]:
+    """Return a case as promtool reads it; values are compared to three decimals."""
+    return {
+        "name": name,
+        "interval": "15s",
+        "input_series": [{"series": one, "values": values} for one, values in case.series.items()],
+        "promql_expr_test": [
+            {
+                "expr": f"round(sum({expr}), 0.001)",
+                "eval_time": AFTER,
+                "exp_samples": [{"labels": "{}", "value": round(value, 3)}],
+            }
+            for expr, value in case.expected.items()
+        ],
+    }
