@@ -97,6 +97,8 @@ _ALL = {
         },
     ),
 }
+# The reference parser of compose files.
+_ALL["compose"] = _Module({"compose": "github.com/compose-spec/compose-go/v2/cmd"})
 # The tools of a release, in the versions of the workflow.
 _ALL |= {
     "actionlint": _Module({"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"}),
@@ -186,6 +188,11 @@ def _one(name: str) -> Path:
 def helm() -> Path:
     """Return helm; build it if missing, which takes about two minutes."""
     return _one("helm")
+
+
+def compose() -> Path:
+    """Return the parser of compose files; build it if missing, which takes half a minute."""
+    return _one("compose")
 
 
 def actionlint() -> Path:
