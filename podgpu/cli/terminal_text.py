@@ -17,8 +17,16 @@ EXIT_UNWRITTEN: Final = 3
 """Exit status if the output could not be written. 1 and 2 are statuses of the commands' results."""
 
 _CUT: Final = "~"
-_INDENT: Final = "  "
 _SEPARATOR: Final = "  "
+
+_SIMILAR: Final = str.maketrans(
+    "▁▂▃▄▅▆▇█▒·\N{DEGREE SIGN}",
+    "_.-:=+*#%. ",
+)
+"""Characters of ASCII for the blocks of graphs, from low to high, and for the degree sign."""
+
+_ZERO_WIDTH: Final = frozenset({"Mn", "Me", "Cf"})
+"""Unicode categories of characters without a width: accents, marks, format characters."""
 
 MARK: Final = "*"
 """Mark after a number in a table: a part of the value is unknown."""
@@ -38,13 +46,18 @@ def terminal_safe(text: str) -> str:
 
 
 def written(text: str, encoding: str) -> str:
-    """Return a text with `?` in place of characters that an encoding lacks."""
+    """Return a text without characters that an encoding lacks: similar ones, or `?`."""
     if text.isascii():
         return text
     try:
-        return text.encode(encoding, "replace").decode(encoding)
+        text.encode(encoding)
     except LookupError:  # an encoding that Python doesn't know
-        return text.encode("ascii", "replace").decode()
+        encoding = "ascii"
+    except UnicodeEncodeError:
+        pass
+    else:
+        return text
+    return text.translate(_SIMILAR).encode(encoding, "replace").decode(encoding)
 
 
 def fit(text: str, columns: int, *, right: bool = False) -> str:
@@ -76,20 +89,30 @@ def middle(text: str, columns: int) -> str:
     return _start(text, head) + _CUT + _start(text[::-1], columns - 1 - head)[::-1]
 
 
-def broken(text: str, columns: int) -> list[str]:
-    """Split a text into lines of at most the given width.
+def wrapped(text: str, columns: int) -> list[str]:
+    """Split a text between words into lines of at most the given width.
 
-    text: text without line breaks.
-    columns: the width, at least 4. Lines after the first are indented.
+    A word that is longer than a line is split. An empty text has no lines.
+
+    Args:
+        text: text without line breaks.
+        columns: the width, at least 2, because a character can take two columns.
     """
-    left = terminal_safe(text)
-    first = _start(left, columns)
-    found, left = [first], left[len(first) :]
-    while left:
-        part = _start(left, columns - len(_INDENT))
-        found.append(_INDENT + part)
-        left = left[len(part) :]
-    return found
+    found: list[str] = []
+    current = ""
+    for word in terminal_safe(text).split(" "):
+        joined = f"{current} {word}" if current else word
+        if width(joined) <= columns:
+            current = joined
+            continue
+        if current:
+            found.append(current)
+        current = word
+        while width(current) > columns:
+            part = _start(current, columns)
+            found.append(part)
+            current = current[len(part) :]
+    return [*found, current] if current else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +189,7 @@ def _start(text: str, columns: int) -> str:
 
 
 def _columns(character: str) -> int:
-    if unicodedata.combining(character):
+    if unicodedata.category(character) in _ZERO_WIDTH:
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 

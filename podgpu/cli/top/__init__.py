@@ -1,6 +1,8 @@
 """`podgpu top`: show the status of a node, live in a terminal.
 
-`command` runs the command, and queries the daemon in a thread. `ui_state` has what the user has
-selected. `view` renders the screen, with the rows from `columns`. `ui_state`, `view` and `columns`
-are pure. Only `screen` uses curses.
+`command` runs the command, and `poller` queries the daemon in a thread. `ui_state` has what the
+user has selected. `view` renders the screen: `screen_frame` its header and footer, `problem_lines`
+what is wrong, `device_rows` the GPUs, which `table_layout` or `narrow_layout` draws, `usage_lines`
+the day and the weeks, `component_lines` sources and sinks. All of them are pure. Only `screen` uses
+curses.
 """

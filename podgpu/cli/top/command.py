@@ -3,26 +3,29 @@
 import argparse
 import os
 import sys
-import threading
-from collections.abc import Callable
 from functools import partial
 from shutil import get_terminal_size
 from typing import Final
 
 import msgspec
 
-from pipeline.base.clock import Clock, SystemClock
-from pipeline.base.errors import ComponentError, PermanentError, TransientError
-from pipeline.model import Instant
-from pipeline.status_page.display_text import summary
-from pipeline.status_page.problem_text import problems
+from pipeline.base.clock import SystemClock
+from pipeline.base.errors import PermanentError, TransientError
+from pipeline.status_page.display_text import holder_name
+from pipeline.status_page.problem_text import listed
 from pipeline.status_page.status_document import VERSION, StatusDocument
 from podgpu.cli import daemon_client
 from podgpu.cli.client_options import NO_ACCESS_OPTIONS, Access, access_of
-from podgpu.cli.terminal_text import EXIT_UNWRITTEN, is_terminal, out, put, terminal_safe
-from podgpu.cli.top.columns import heading, needed
+from podgpu.cli.terminal_text import EXIT_UNWRITTEN, is_terminal, out, put
+from podgpu.cli.terminal_text import width as wide
+from podgpu.cli.top.component_lines import component_lines
+from podgpu.cli.top.daemon_status import DaemonStatus
+from podgpu.cli.top.poller import Poller
+from podgpu.cli.top.problem_lines import problem_lines
+from podgpu.cli.top.screen_frame import header
+from podgpu.cli.top.styled_text import EMPTY, plain_text
 from podgpu.cli.top.ui_state import State
-from podgpu.cli.top.view import DaemonStatus, components, table
+from podgpu.cli.top.view import device_heading, device_lines
 
 PATH: Final = "/status"
 _DEFAULT_WIDTH: Final = 140
@@ -33,29 +36,37 @@ def top(arguments: argparse.Namespace) -> int:
     """`podgpu top`: show the status live, or print it once; return the exit status.
 
     Raises:
-        ComponentError: the status cannot be read, or the terminal is unsuitable.
+        ComponentError: the status cannot be read.
     """
-    live = not arguments.once and is_terminal(out()) and is_terminal(sys.stdin)
     query = partial(fetch_status, access=access_of(arguments, os.environ))
     status = query(arguments.url)
-    if not live:
-        text = "\n".join(plain(status, _width(status)))
-        return 0 if put(text, "podgpu top: the table") else EXIT_UNWRITTEN
-    # Imported only if it is needed.
-    from podgpu.cli.top.screen import show
+    live = not arguments.once and is_terminal(out()) and is_terminal(sys.stdin)
+    if live:
+        # Imported only if it is needed.
+        from podgpu.cli.top.screen import can_draw, show
 
-    show(Poller(arguments.url, float(arguments.interval), SystemClock(), status, query))
-    return 0
+        if can_draw():
+            interval = float(arguments.interval)
+            show(Poller(arguments.url, interval, SystemClock(), status, query))
+            return 0
+    text = "\n".join(plain(status, _width(status), graphs=is_terminal(out())))
+    return 0 if put(text, "podgpu top: the table") else EXIT_UNWRITTEN
 
 
-def plain(status: StatusDocument, width: int) -> list[str]:
-    """Return the whole status as lines of text."""
-    state = State(whole=True)
-    lines = [f"{status.node}: {summary(status)}, {status.time:%Y-%m-%d %H:%M:%S} UTC"]
-    lines += [f"! {problem}" for problem in problems(status)]
-    lines += ["", heading(width), *(line.text for line in table(status, state, width)), ""]
-    lines += components(status, width)
-    return [terminal_safe(line).rstrip() for line in lines]
+def plain(status: StatusDocument, width: int, *, graphs: bool = False) -> list[str]:
+    """Return the whole status as lines of text, without styles.
+
+    Args:
+        status: the status document.
+        width: width of the lines.
+        graphs: whether the table has graphs.
+    """
+    lines = header(DaemonStatus(status), width)
+    lines += problem_lines(listed(status), status.time, width)
+    lines += [EMPTY, *device_heading(status, width, graphs=graphs)]
+    devices = device_lines(status, State(whole=True), width, graphs=graphs)
+    lines += [*(each.line for each in devices), EMPTY, *component_lines(status, width)]
+    return [plain_text(line).rstrip() for line in lines]
 
 
 def _width(status: StatusDocument) -> int:
@@ -63,7 +74,8 @@ def _width(status: StatusDocument) -> int:
     if is_terminal(out()):
         return get_terminal_size((_DEFAULT_WIDTH, 0)).columns
     devices = [device for gpu in status.gpus or () for device in (gpu, *gpu.instances)]
-    return needed((each for device in devices for each in device.holders or ()), _DEFAULT_WIDTH)
+    names = (holder_name(each) for device in devices for each in device.holders or ())
+    return _DEFAULT_WIDTH + max(map(wide, names), default=0)
 
 
 class _Versioned(msgspec.Struct):
@@ -98,53 +110,3 @@ def fetch_status(url: str, access: Access = NO_ACCESS_OPTIONS) -> StatusDocument
         return msgspec.json.decode(body, type=StatusDocument)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise PermanentError(f"{url}{PATH}: the response is not from podgpu") from error
-
-
-class Poller:
-    """Queries the daemon repeatedly, in a thread, because a response can take long.
-
-    Args:
-        url: address of the daemon.
-        interval: seconds between a response and the next query.
-        clock: the clock with which ages of responses are measured.
-        first: the status that is known at the start.
-        query: function that queries the daemon at an address.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        interval: float,
-        clock: Clock,
-        first: StatusDocument,
-        query: Callable[[str], StatusDocument] = fetch_status,
-    ) -> None:
-        self._url = url
-        self._interval = interval
-        self._clock = clock
-        self._query = query
-        self._stop = threading.Event()
-        # Replaced as a whole, so that the threads need no lock.
-        self._known: tuple[StatusDocument, Instant, str] = (first, clock.now(), "")
-
-    def start(self) -> None:
-        """Start the thread. It runs until `stop` or the end of the process."""
-        threading.Thread(target=self._run, name="podgpu-top", daemon=True).start()
-
-    def stop(self) -> None:
-        """Stop the queries."""
-        self._stop.set()
-
-    def feed(self) -> DaemonStatus:
-        """Return the last status, its age, and the error of the last query."""
-        status, at, error = self._known
-        return DaemonStatus(status, at.seconds_until(self._clock.now()), error)
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._interval):
-            try:
-                self._known = (self._query(self._url), self._clock.now(), "")
-            except Exception as error:  # noqa: BLE001 - the user has to see every error
-                bug = f"{type(error).__name__}: {error}; this is a bug in podgpu"
-                text = str(error) if isinstance(error, ComponentError) else bug
-                self._known = (*self._known[:2], text)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 
 class Sort(Enum):
@@ -15,10 +15,12 @@ class Sort(Enum):
     POD = "p"
 
 
-class Tab(Enum):
-    """What the body of the screen shows."""
+class View(Enum):
+    """What the body of the screen shows; the values are its names in the footer."""
 
-    GPUS = "gpus"
+    OVERVIEW = "overview"
+    PROBLEMS = "problems"
+    USAGE = "usage"
     COMPONENTS = "sources and sinks"
     HELP = "help"
 
@@ -28,23 +30,27 @@ class State:
     """What the user has selected.
 
     Attributes:
-        tab: what the body of the screen shows.
+        view: what the body of the screen shows.
         sort: the order of GPUs, and of the instances of a GPU.
         filter: words; only devices that match all words are shown.
         typing: whether the user is typing the filter.
         before: the filter to which Esc returns while the user is typing.
         folded: whether MIG instances are hidden.
         whole: whether all holders of a device are shown, with full names.
+        processes: whether the processes of each device are shown.
+        evidence: whether UUIDs, and the source and evidence of each holder are shown.
         offset: index of the first line of the body that is shown.
     """
 
-    tab: Tab = Tab.GPUS
+    view: View = View.OVERVIEW
     sort: Sort = Sort.INDEX
     filter: str = ""
     typing: bool = False
     before: str = ""
     folded: bool = False
     whole: bool = False
+    processes: bool = False
+    evidence: bool = False
     offset: int = 0
 
 
@@ -64,6 +70,18 @@ _MOVES: Final = {
 
 _ENTER: Final = frozenset({"\n", "\r", "enter"})
 _SORTS: Final = {sort.value: sort for sort in Sort}
+_VIEWS: Final = {
+    "!": View.PROBLEMS,
+    "d": View.USAGE,
+    "s": View.COMPONENTS,
+    "?": View.HELP,
+    "h": View.HELP,
+}
+_SWITCHES: Final = {"f": "folded", "a": "whole", "x": "processes", "e": "evidence"}
+"""The attribute of the state that a key switches on and off."""
+
+_ORDER: Final = (View.OVERVIEW, View.PROBLEMS, View.USAGE, View.COMPONENTS)
+"""The views through which Tab goes."""
 
 
 def pressed(state: State, key: str, page: int) -> State | None:
@@ -80,31 +98,39 @@ def pressed(state: State, key: str, page: int) -> State | None:
     if key in _MOVES:
         pages, lines = _MOVES[key]
         return replace(state, offset=max(state.offset + pages * page + lines, 0))
-    if state.tab is Tab.HELP:
+    if state.view is View.HELP:
         # Any other key closes the help.
-        return replace(state, tab=Tab.GPUS, offset=0)
+        return replace(state, view=View.OVERVIEW, offset=0)
     return None if key == "q" else _chosen(state, key)
 
 
 def _chosen(state: State, key: str) -> State:
+    if key in _VIEWS:
+        # The key of the view that is shown goes back.
+        view = View.OVERVIEW if state.view is _VIEWS[key] else _VIEWS[key]
+        return replace(state, view=view, offset=0)
+    if key in _SORTS:
+        return replace(state, view=View.OVERVIEW, sort=_SORTS[key], offset=0)
+    if key in _SWITCHES:
+        name = _SWITCHES[key]
+        offset = 0 if key == "f" else state.offset
+        changed: dict[str, Any] = {name: not getattr(state, name)}
+        return replace(state, view=View.OVERVIEW, offset=offset, **changed)
     match key:
-        case "?" | "h":
-            return replace(state, tab=Tab.HELP, offset=0)
-        case "\t" | "s":
-            other = Tab.GPUS if state.tab is Tab.COMPONENTS else Tab.COMPONENTS
-            return replace(state, tab=other, offset=0)
+        case "\t":
+            return replace(state, view=_after(state.view), offset=0)
         case "/":
-            return replace(state, tab=Tab.GPUS, typing=True, before=state.filter, offset=0)
+            return replace(state, view=View.OVERVIEW, typing=True, before=state.filter, offset=0)
+        case "escape" if state.view is not View.OVERVIEW:
+            return replace(state, view=View.OVERVIEW, offset=0)
         case "escape":
             return replace(state, filter="", offset=0)
-        case "f":
-            return replace(state, folded=not state.folded, offset=0)
-        case "a":
-            return replace(state, whole=not state.whole)
-        case _ if key in _SORTS:
-            return replace(state, tab=Tab.GPUS, sort=_SORTS[key], offset=0)
         case _:
             return state
+
+
+def _after(view: View) -> View:
+    return _ORDER[(_ORDER.index(view) + 1) % len(_ORDER)]
 
 
 def _typed(state: State, key: str) -> State:

@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.status_page.document_builder import status_of
-from podgpu.cli.terminal_text import broken, fit, lines, middle, terminal_safe, width, written
-from podgpu.cli.top.ui_state import State, Tab
-from podgpu.cli.top.view import DaemonStatus, frame
-from tests.pipeline.status_page.scenes import hostile
+from podgpu.cli.terminal_text import (
+    fit,
+    lines,
+    middle,
+    terminal_safe,
+    width,
+    wrapped,
+    written,
+)
 from tests.support.examples import examples
 
 
@@ -77,24 +81,28 @@ def test_as_little_as_possible_of_a_text_is_left_out(text: str, columns: int) ->
         assert width(fitted) >= columns - 2
 
 
-@settings(deadline=None, max_examples=examples(60))
-@given(st.text(max_size=200), st.integers(4, 40))
-def test_a_wrapped_text_is_complete(text: str, columns: int) -> None:
-    first, *more = broken(text, columns)
-    assert all(width(line) <= columns for line in (first, *more))
-    assert all(line.startswith("  ") for line in more)
-    assert "".join([first, *(line[2:] for line in more)]) == terminal_safe(text)
-    assert len(more) <= len(text)
+@pytest.mark.parametrize(
+    ("text", "columns", "expected"),
+    [
+        ("", 5, []),
+        ("one two", 7, ["one two"]),
+        ("one two", 6, ["one", "two"]),
+        ("a longword b", 5, ["a", "longw", "ord b"]),
+        ("日本 語", 4, ["日本", "語"]),
+        ("日本語", 3, ["日", "本", "語"]),
+        ("a\nb\x1b", 9, ["a?b?"]),
+    ],
+)
+def test_a_text_is_wrapped_between_words(text: str, columns: int, expected: list[str]) -> None:
+    assert wrapped(text, columns) == expected
 
 
 @settings(deadline=None, max_examples=examples(60))
-@given(st.text(min_size=1, max_size=400))
-def test_any_text_stays_on_its_line(text: str) -> None:
-    for tab in (Tab.GPUS, Tab.COMPONENTS):
-        feed = DaemonStatus(status_of(hostile(text)))
-        for line, _ in frame(feed, State(tab=tab), 80, 24).lines:
-            assert line.isprintable()
-            assert width(line) == 80
+@given(st.text(max_size=200), st.integers(2, 40))
+def test_a_wrapped_sentence_is_complete(text: str, columns: int) -> None:
+    found = wrapped(text, columns)
+    assert all(0 < width(line) <= columns or not width(line) for line in found)
+    assert "".join(found).replace(" ", "") == terminal_safe(text).replace(" ", "")
 
 
 @pytest.mark.parametrize(
@@ -109,6 +117,12 @@ def test_any_text_stays_on_its_line(text: str) -> None:
 def test_characters_that_the_encoding_lacks_are_replaced(encoding: str, expected: str) -> None:
     assert written("é日\N{EN DASH}", encoding) == expected
     assert written("plain", encoding) == "plain"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "no-such-encoding"])
+def test_graphs_have_similar_characters_in_ascii(encoding: str) -> None:
+    found = written("▁▂▃▄▅▆▇█ 45·", encoding)
+    assert found == "_.-:=+*# 45."
 
 
 @given(st.text())

@@ -1,6 +1,7 @@
 """A pseudo-terminal with a VT100 emulator, and podgpu as the program in it."""
 
 import asyncio
+import codecs
 import fcntl
 import os
 import pty
@@ -142,6 +143,8 @@ class Session:
         self.written = b""
         self._master = master
         self._changed = asyncio.Event()
+        # A read can end within a character.
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         asyncio.get_running_loop().add_reader(master, self._read)
 
     @property
@@ -174,7 +177,7 @@ class Session:
             asyncio.get_running_loop().remove_reader(self._master)
         self.written += data
         if self._screen is not None:
-            self._screen.feed(data.decode("ascii"))
+            self._screen.feed(self._decoder.decode(data))
         self._changed.set()
 
     def press(self, keys: str) -> None:

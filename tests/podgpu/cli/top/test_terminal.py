@@ -1,6 +1,7 @@
 """`podgpu top` in a terminal, with a real listener."""
 
 import asyncio
+import re
 import signal
 from collections.abc import AsyncIterator
 
@@ -60,39 +61,42 @@ async def test_all_views_in_a_terminal_of_80_by_24(served: Served) -> None:
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url, "--interval", "500ms") as session:
         lines = await drawn(session)
-        assert lines[0].startswith("node-1: 8 GPUs: 8 up; 56 MIG instances")
+        assert lines[0].startswith("node-1  8 GPUs: 8 up; 56 MIG instances")
         assert lines[0].endswith("08:10:00 UTC")
-        assert " ".join(lines[2].split()) == "GPU USE MEMORY GIB POWER W TEMP HELD BY FOR"
-        assert lines[3].split()[:1] == ["0"]
-        assert "5 of 7 instances held" in lines[3]
-        assert lines[5].startswith("  1g.10gb 8/0   [|    ]  13%    1.3/10.0")
-        assert lines[5].endswith("10m+")
-        assert "ml/noteboo~-7c9d5f6b4" in lines[5]
-        assert lines[-1].endswith("lines 1 to 20 of 64")
+        assert " ".join(lines[1].split()) == "GPU, HELD BY last 5m BUSY MEMORY GiB POWER TEMP,FOR"
+        assert lines[2].startswith("0 H100 80GB HB~ 5 of 7 instances held")
+        assert lines[4].startswith("  1g.10gb 8/0 ml/notebook~1-7c9d5f6b4  13%")
+        assert "     ▁    1.3/10.0" in lines[4]
+        assert lines[4].endswith("10m+")
+        assert lines[-1].endswith("1-21 of 71")
         session.press("G")
-        await session.until(shown("lines 46 to 64 of 64", "ml/noteboo~-7c9d5f6b4"))
-        session.press("a")
-        await session.until(shown("  f6b4 (jupyter)"))
-        session.press("a")
+        await session.until(shown("-71 of 71", "ml/noteboo~6-7c9d5f6b4", "prometheus"))
         session.press("f")
         folded = await session.until(shown("folded"))
-        assert [line.split()[0] for line in folded[3:11]] == [str(n) for n in range(8)]
-        assert folded[11] == ""
-        session.press("/notebook-3-4")
+        assert [line.split()[0] for line in folded[2:18:2]] == [str(n) for n in range(8)]
+        session.press("f/notebook-3-4")
         await session.until(shown("filter: notebook-3-4_"))
         session.press("\x1b")
-        await session.until(lambda lines: "filter" not in lines[-1])
-        session.press("s")
-        await session.until(shown("SOURCE", "podresources", "SINK"))
+        await session.until(lambda lines: "filter:" not in lines[-1])
+        session.press("e")
+        await session.until(shown("reported by kubelet: kubelet ids"))
+        session.press("ex")
+        await session.until(shown("processes unknown"))
+        session.press("xs")
+        await session.until(shown("SOURCE", "podresources", "SINK", "sources and sinks"))
+        session.press("d")
+        await session.until(shown("There is no ledger on this node"))
+        session.press("!")
+        await session.until(shown("No problem is known."))
         session.press("?")
-        await session.until(shown("sort by index, utilisation"))
-        session.press("x")
+        await session.until(shown("sort by index"))
+        session.press("y")
         await session.until(shown("HELD BY"))
         session.resize(40, 10)
-        lines = await session.until(lambda lines: "lines" in lines[-1] or "folded" in lines[-1])
+        lines = await session.until(lambda lines: lines[-1].endswith("of 135"))
         assert all(len(line) <= 40 for line in lines)
-        session.resize(140, 30)
-        await session.until(shown("SOURCE", "SHARE"))
+        session.resize(200, 30)
+        await session.until(shown("SHARE", "ENERGY", "ml/notebook-0-1-7c9d5f6b4 (jupyter)"))
         session.press("q")
         assert await asyncio.wait_for(session.process.wait(), 10) == 0
 
@@ -103,25 +107,80 @@ async def test_a_daemon_that_stops_is_reported_and_the_last_table_stays(served: 
     async with running("top", "--url", url, "--interval", "500ms") as session:
         await drawn(session)
         served.gone.set()
-        lines = await session.until(shown("! no response for"))
-        assert f"no server responds at {url}" in lines[1]
-        assert "5 of 7 instances held" in lines[3]
+        lines = await session.until(shown("NO RESPONSE for"))
+        assert f"no server responds at {url}" in " ".join(lines[1:3])
+        assert "5 of 7 instances held" in "".join(lines)
         session.process.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(session.process.wait(), 10) == 0
+
+
+SGR = re.compile(rb"\x1b\[([0-9;]*)m")
+
+
+def attributes(written: bytes) -> set[int]:
+    """Return all parameters of the control sequences that set colours and attributes."""
+    return {int(n or 0) for found in SGR.findall(written) for n in found.split(b";")}
+
+
+BACKGROUNDS = {*range(40, 49), *range(100, 108)}
+
+
+async def looked_at(session: Session) -> set[int]:
+    """Show several views; return the attributes that they use."""
+    for keys, expected in (("", b"quit"), ("s", b"SINK"), ("d", b"no ledger"), ("?", b"sort by")):
+        session.press(keys)
+        async with asyncio.timeout(20):
+            while expected not in session.written:
+                await asyncio.sleep(0.05)
+    return attributes(session.written)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("term", ["xterm", "xterm-256color", "linux", "screen-256color", "vt100"])
+async def test_the_background_of_the_terminal_is_never_changed(served: Served, term: str) -> None:
+    """Neither by a colour, nor by reverse video."""
+    url = f"http://127.0.0.1:{await served.port}"
+    async with running("top", "--url", url, term=term) as session:
+        used = await looked_at(session)
+    assert not used & {*BACKGROUNDS, 7}
+    assert bool(used & set(range(30, 38))) is (term != "vt100")
+    assert 1 in used
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("value", "coloured"), [("1", False), ("", True)])
+async def test_the_user_can_choose_no_colours(served: Served, value: str, coloured: bool) -> None:
+    url = f"http://127.0.0.1:{await served.port}"
+    async with running("top", "--url", url, term="xterm", env={"NO_COLOR": value}) as session:
+        used = await looked_at(session)
+    assert bool(used & set(range(30, 38))) is coloured
+    assert not used & {*BACKGROUNDS, 7}
+
+
+@pytest.mark.slow
+async def test_graphs_are_ascii_if_the_terminal_has_nothing_else(served: Served) -> None:
+    url = f"http://127.0.0.1:{await served.port}"
+    async with running("top", "--url", url, env={"LC_ALL": "C", "PYTHONUTF8": "0"}) as session:
+        lines = await drawn(session)
+        assert "".join(lines).isascii()
+        assert "52%      :    5.2/10.0" in "\n".join(lines)
+        session.press("q")
         assert await asyncio.wait_for(session.process.wait(), 10) == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("term", ["dumb", "unknown", "no-such-terminal"])
-async def test_a_terminal_without_cursor_control_is_an_error(served: Served, term: str) -> None:
-    """Only the fix is printed, and no part of a screen."""
+async def test_a_terminal_without_cursor_control_gets_the_table_once(
+    served: Served, term: str
+) -> None:
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url, term=term) as session:
-        assert await asyncio.wait_for(session.process.wait(), 20) == 2
+        assert await asyncio.wait_for(session.process.wait(), 20) == 0
         async with asyncio.timeout(15):
-            while not session.written.endswith(b"use --once\r\n"):
+            while b"prometheus" not in session.written:
                 await asyncio.sleep(0.05)
-        assert session.written.startswith(f"podgpu: the terminal (TERM='{term}'): ".encode())
-        assert session.written.count(b"\n") == 1
+        assert b"\x1b" not in session.written
+        assert session.written.startswith(b"node-1  8 GPUs: 8 up; 56 MIG instances")
         assert session.is_in_shell_mode
 
 
@@ -178,7 +237,7 @@ async def test_it_works_with_a_locale_that_is_not_installed(served: Served) -> N
     url = f"http://127.0.0.1:{await served.port}"
     async with running("top", "--url", url, env={"LC_ALL": "xx_XX.UTF-8"}) as session:
         lines = await drawn(session)
-        assert lines[0].startswith("node-1: 8 GPUs: 8 up; 56 MIG instances")
+        assert lines[0].startswith("node-1  8 GPUs: 8 up; 56 MIG instances")
         session.press("q")
         assert await asyncio.wait_for(session.process.wait(), 10) == 0
 

@@ -7,10 +7,10 @@ import pytest
 
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.status_document import StatusDocument
-from podgpu.cli.top.ui_state import Sort, State, Tab, pressed
-from podgpu.cli.top.view import Style
-from tests.pipeline.status_page.scenes import report_claims, started_node, status, status_input
-from tests.podgpu.cli.top.views import frame_of, lines, state_after
+from podgpu.cli.top.styled_text import Style
+from podgpu.cli.top.ui_state import Sort, State, View, pressed
+from tests.pipeline.status_page.scenes import report_claims, started_node, status_input
+from tests.podgpu.cli.top.views import document_of, frame_of, lines, state_after, texts
 from tests.support.nodes import gpu, kubelet_claim, mig, reading, uuid_of
 
 # Sorting, filtering, folding.
@@ -18,7 +18,7 @@ from tests.support.nodes import gpu, kubelet_claim, mig, reading, uuid_of
 
 def indexes(state: State, document: StatusDocument | str = "mig") -> list[str]:
     """Return the first words of the rows of GPUs."""
-    return [line.split()[0] for line in lines(document, state) if not line.startswith(" ")]
+    return [line.split()[0] for line in lines(document, state) if line[:1].isdigit()]
 
 
 def busy_node() -> StatusDocument:
@@ -68,7 +68,7 @@ def test_instances_stay_below_their_gpu_in_the_same_order() -> None:
         if not line.startswith(" "):
             groups.append([])
         else:
-            groups[-1].append(int(line.partition("]")[2].split("%")[0]))
+            groups[-1].append(int(line.partition("%")[0].split()[-1]))
     assert len(groups) == 8
     assert all(group == sorted(group, reverse=True) for group in groups)
     assert all(a[0] >= b[0] for a, b in pairwise(groups))
@@ -92,7 +92,7 @@ def test_instances_stay_below_their_gpu_in_the_same_order() -> None:
 )
 def test_a_filter_selects_rows_by_words(words: str, expected: list[int]) -> None:
     shown = lines("mig", State(filter=words))
-    found = [int(line.split()[0]) for line in shown if not line.startswith((" ", "N"))]
+    found = [int(line.split()[0]) for line in shown if line[:1].isdigit()]
     assert found == expected
     if not expected:
         assert shown == ["No row matches the filter."]
@@ -121,13 +121,16 @@ def test_a_filter_can_select_a_single_gpu(index: int, instances: int) -> None:
     document = status_of(status_input(node))
     assert indexes(State(filter=f"gpu{index}"), document) == [str(index)]
     assert indexes(State(filter=f"on-gpu{15 - index}"), document)[0] == str(index)
-    assert len(lines(document, State(filter=f"gpu{index}"))) == 1 + instances + bool(instances)
+    below = [x for x in lines(document, State(filter=f"gpu{index}")) if "1g.10gb" in x]
+    assert len(below) == instances
 
 
-def test_folded_rows_are_one_line_for_each_gpu() -> None:
+def test_folded_rows_count_the_held_instances() -> None:
     shown = lines("mig", State(folded=True))
-    assert [line.split()[0] for line in shown] == [str(n) for n in range(8)]
-    assert all("of 7 instances held" in line for line in shown)
+    rows = [line for line in shown if line[:1].isdigit()]
+    assert [line.split()[0] for line in rows] == [str(n) for n in range(8)]
+    assert all("of 7 instances held" in line for line in rows)
+    assert "1g.10gb" not in "".join(shown)
 
 
 def test_many_holders_are_counted_until_all_are_requested() -> None:
@@ -135,11 +138,11 @@ def test_many_holders_are_counted_until_all_are_requested() -> None:
     node.has(gpu(0))
     report_claims(node, *(kubelet_claim(f"p{n:02}", f"{uuid_of(0)}::{n}") for n in range(70)))
     document = status_of(status_input(node))
-    few, many = lines(document), lines(document, State(whole=True))
+    few, many = lines(document)[1:4], lines(document, State(whole=True))[1:]
     assert ["p00" in few[0], "p01" in few[1]] == [True, True]
-    assert [line.strip() for line in few[2:]] == ["and 68 more"]
-    assert len(many) == 65
-    assert many[-1].strip() == "and 6 more"
+    assert few[2].strip() == "and 68 more"
+    assert len([line for line in many if "ml/p" in line]) == 64
+    assert many[64].strip() == "and 6 more"
 
 
 def test_a_gpu_that_is_held_in_addition_to_its_instances() -> None:
@@ -147,8 +150,13 @@ def test_a_gpu_that_is_held_in_addition_to_its_instances() -> None:
     node.has(gpu(0), mig(gpu(0), 7))
     report_claims(node, kubelet_claim("whole", uuid_of(0)))
     shown = lines(status_of(status_input(node)))
-    assert "instances:" in shown[0]
     assert "ml/whole (main)" in shown[1]
+    assert "1g.10gb 7/0 not held" in shown[2]
+
+
+def test_the_only_holder_of_an_instance_is_in_its_row() -> None:
+    [row] = [line for line in lines("mig", columns=200) if "notebook-3-4" in line]
+    assert row.startswith("  1g.10gb 11/0 ml/notebook-3-4-7c9d5f6b4 (jupyter)")
 
 
 # Keys.
@@ -164,10 +172,19 @@ def test_a_gpu_that_is_held_in_addition_to_its_instances() -> None:
         ("f", State(folded=True)),
         ("ff", State()),
         ("a", State(whole=True)),
-        ("s", State(tab=Tab.COMPONENTS)),
-        ("\t\t", State()),
+        ("s", State(view=View.COMPONENTS)),
+        ("aa", State()),
+        ("x", State(processes=True)),
+        ("e", State(evidence=True)),
+        ("!", State(view=View.PROBLEMS)),
+        ("!!", State()),
+        ("d", State(view=View.USAGE)),
+        ("d!", State(view=View.PROBLEMS)),
+        ("de", State(evidence=True)),
+        ("\t", State(view=View.PROBLEMS)),
+        ("\t\t\t\t", State()),
         ("su", State(sort=Sort.UTILIZATION)),
-        ("?", State(tab=Tab.HELP)),
+        ("?", State(view=View.HELP)),
         ("?q", State()),
         ("Z", State()),
         ("jjk", State(offset=1)),
@@ -191,9 +208,15 @@ def test_escape_discards_the_typed_text_and_then_the_filter() -> None:
     assert state_after("escape", state=filtered).filter == ""
 
 
+@pytest.mark.parametrize("key", ["!", "d", "s"])
+def test_escape_goes_back_to_the_overview_and_keeps_the_filter(key: str) -> None:
+    state = state_after("/", "a", "enter", key, "escape")
+    assert state == State(filter="a")
+
+
 def test_q_ends_the_program() -> None:
     assert pressed(State(), "q", 20) is None
-    assert pressed(State(tab=Tab.COMPONENTS), "q", 20) is None
+    assert pressed(State(view=View.COMPONENTS), "q", 20) is None
 
 
 def test_a_filter_has_a_maximum_length() -> None:
@@ -201,13 +224,14 @@ def test_a_filter_has_a_maximum_length() -> None:
 
 
 def test_scrolling_ends_at_the_last_row() -> None:
-    state = state_after("end")
-    shown = frame_of("mig", state)
-    assert (shown.offset, shown.page) == (44, 18)
-    # The first line below the heading shows the GPU in place of row 45.
-    assert "lines 46 to 64 of 64" in shown.lines[-1][0]
-    back = frame_of("mig", state_after("up", state=replace(state, offset=shown.offset)))
-    assert back.offset == 43
+    document = document_of("mig")
+    count = len(frame_of(document, height=1000).lines)
+    shown = frame_of(document, state_after("end"))
+    assert texts(shown)[-1].rstrip().endswith(" 52-71 of 71")
+    assert count == 1000
+    assert "metrics" in texts(shown)[-2]
+    back = frame_of("mig", state_after("up", state=State(offset=shown.offset)))
+    assert back.offset == shown.offset - 1
 
 
 def many_holders(each: int = 6) -> StatusDocument:
@@ -224,22 +248,22 @@ def many_holders(each: int = 6) -> StatusDocument:
 
 @pytest.mark.parametrize("key", ["page-down", "page-up"])
 @pytest.mark.parametrize("name", ["mig", "shared"])
-@pytest.mark.parametrize("height", [5, 9, 10, 11, 24, 100])
-def test_paging_shows_every_row(key: str, name: str, height: int) -> None:
-    document = status("mig") if name == "mig" else many_holders()
+@pytest.mark.parametrize("size", [(110, 5), (110, 9), (110, 11), (110, 24), (110, 100), (40, 24)])
+def test_paging_shows_every_row(key: str, name: str, size: tuple[int, int]) -> None:
+    document = document_of("mig") if name == "mig" else many_holders()
     state = State(whole=True, offset=0 if key == "page-down" else 1 << 30)
     found: set[str] = set()
     offsets: list[int] = []
     for _ in range(200):
-        shown = frame_of(document, state, 110, height)
+        shown = frame_of(document, state, *size)
         if offsets[-1:] == [shown.offset]:
             break  # at the other end
         offsets.append(shown.offset)
-        found |= {line.rstrip() for line, _ in shown.lines[3:-1]}
+        found |= {line.rstrip() for line in texts(shown)[:-1]}
         new_state = pressed(replace(state, offset=shown.offset), key, shown.page)
         assert new_state is not None
         state = new_state
-    assert set(lines(document, State(whole=True), 110)) <= found
+    assert set(lines(document, State(whole=True), size[0])) <= found
 
 
 @pytest.mark.slow
@@ -250,37 +274,34 @@ def test_at_any_offset_the_gpu_and_instance_of_each_row_are_visible(
     name: str, height: int, folded: bool
 ) -> None:
     """The first cells of the rows above a row name its GPU and its instance."""
-    document = status("mig") if name == "mig" else many_holders()
+    document = document_of("mig") if name == "mig" else many_holders()
     state = State(whole=True, folded=folded)
 
     def with_owners(found: list[str]) -> list[tuple[str, str, str]]:
         gpu = part = "?"
         rows = []
         for line in found:
-            first = line[:15].strip()
-            if first and not line.startswith(" "):
-                gpu, part = first, ""
-            elif first:
-                part = first
-            rows.append((gpu, part, line.rstrip()))
+            if line[:1].isdigit():
+                gpu, part = line[:15], ""
+            elif not line.startswith("   "):
+                part = line[:15]
+            rows.append((gpu, part, line))
         return rows
 
-    whole = with_owners([line for line, _ in frame_of(document, state, 110, 1000).lines[3:-1]])
-    whole = [row for row in whole if row[2]]
+    whole = with_owners(lines(document, state, 110))
     for offset in range(len(whole)):
         shown = frame_of(document, replace(state, offset=offset), 110, height)
-        rows = with_owners([line for line, _ in shown.lines[3:-1] if line.strip()])
-        assert set(rows) <= set(whole)
-        # Each step is visible: the last line shows the next row.
-        assert rows[-1] == whole[min(shown.offset + len(rows), len(whole)) - 1]
+        start = next(at for at, line in enumerate(texts(shown)) if line.startswith("GPU, HELD")) + 1
+        found = [line.rstrip() for line in texts(shown)[start:-1]]
+        if "" in found:  # the end of the devices
+            found = found[: found.index("")]
+        assert set(with_owners(found)) <= set(whole)
 
 
 def test_the_gpu_of_the_first_row_stays_visible_in_bold() -> None:
-    shown = frame_of("mig", State(offset=11)).lines
-    assert shown[3][1] is Style.BOLD
-    assert shown[3][0].split()[0] == "1"
-    assert [line.split()[:2] for line, _ in shown[4:6]] == [
-        ["1g.10gb", "10/0"],
-        ["1g.10gb", "11/0"],
-    ]
-    assert "lines 13 to 31 of 64" in shown[-1][0]
+    shown = frame_of("mig", State(offset=11))
+    assert {span.style for span in shown.lines[2]} == {Style.STRONG}
+    first, second, third = (line.split()[:2] for line in texts(shown)[2:5])
+    assert first[0] == "1"
+    assert [second, third] == [["1g.10gb", "10/0"], ["1g.10gb", "11/0"]]
+    assert " 13-32 of " in texts(shown)[-1]
