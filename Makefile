@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE =
 .PHONY: help run demo test test-fast lint format protos bench soak peers e2e e2e-more lock clean
 
 help:
-	@echo "make run    read this machine's GPUs; without a GPU, play a recording"
+	@echo "make run    read this machine's GPUs; without a GPU, run the demo"
 	@echo "make test   run all tests that need no GPU, no root and no network; test-fast: the quick ones"
 	@echo "make lint   check style, types, import contracts and words"
 	@echo "make bench  measure speed, as ratios to named baselines"
@@ -34,7 +34,7 @@ run: $(VENV)/.run
 	@if [ -e /dev/nvidiactl ]; then \
 		exec $(BIN)/podgpu run; \
 	else \
-		echo "podgpu: no NVIDIA GPU on this machine; playing the recording of a node with four GPUs"; \
+		echo "podgpu: no NVIDIA GPU on this machine, so this is podgpu demo"; \
 		exec $(BIN)/podgpu demo; \
 	fi
 

@@ -100,13 +100,19 @@ def command_parser() -> argparse.ArgumentParser:
         help="run the daemon with dcgm-exporter's options; dcgm-exporter --help lists them",
     )
     add("schema", "config_commands", "print the JSON Schema of the configuration file")
-    add("kinds", "config_commands", "list the kinds of sources and sinks, with options")
+    kinds = add("kinds", "config_commands", "list the kinds of sources and sinks, with options")
+    kinds.add_argument("names", nargs="*", metavar="NAME", help="only kinds with this name")
     fields = add(
         "fields",
         "field_table",
         "list all fields that podgpu can read, or what it answers for names of DCGM",
     )
-    fields.add_argument("names", nargs="*", metavar="NAME", help="only fields with this name")
+    fields.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="only fields with this name, or with a name that contains it",
+    )
     fields.add_argument(
         "--format", choices=("table", "markdown", "json"), default="table", help="default: table"
     )

@@ -18,8 +18,10 @@ import orjson
 from config.errors import ConfigError, Problem
 from config.json_schema import json_schema
 from config.loader import load, parse
+from config.message_text import did_you_mean
 from config.option_docs import describe
 from config.schema import Config, Http
+from pipeline.base.errors import PermanentError
 from pipeline.base.logs import set_up
 from pipeline.base.version import VERSION
 from pipeline.component.code_permissions import NOTHING, Allowed, refused
@@ -205,9 +207,20 @@ def schema(_: argparse.Namespace) -> int:
     return 0
 
 
-def kinds(_: argparse.Namespace) -> int:
-    """`podgpu kinds`: print the purpose and the options of each kind of source and sink."""
+def kinds(arguments: argparse.Namespace) -> int:
+    """`podgpu kinds`: print the purpose and the options of kinds of sources and sinks.
+
+    Raises:
+        PermanentError: there is no kind with a given name.
+    """
+    names = {kind for _, kind in KINDS}
+    for asked in arguments.names:
+        if asked not in names:
+            hint = did_you_mean(asked, names, f"the kinds are {', '.join(sorted(names))}")
+            raise PermanentError(f"there is no such kind of source or sink; {hint}")
     for (role, kind), entry in KINDS.items():
+        if arguments.names and kind not in arguments.names:
+            continue
         print(f"{role} {kind}: {entry.summary}")
         for option in describe(RegisteredKinds().options(role, kind)):
             default = f" (default {option.default})" if option.default else ""

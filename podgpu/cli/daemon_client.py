@@ -27,6 +27,9 @@ _TIMEOUT_S: Final = 15.0
 _MAX_BYTES: Final = 16 << 20
 _MAX_FILE_BYTES: Final = 1 << 20
 _MAX_CHARACTERS: Final = 500
+_PAGES: Final = frozenset({"/status", "/metrics", "/topology", "/healthz", "/readyz"})
+"""Pages of a daemon. A prefix with another name may be that of a proxy."""
+
 _PORTS: Final = {"http": http.client.HTTP_PORT, "https": http.client.HTTPS_PORT}
 
 _OTHER_NAME: Final = (
@@ -199,6 +202,12 @@ def _address(url: str) -> SplitResult:
         )
     if where.scheme not in _PORTS or not where.hostname:
         raise invalid
+    page = f"/{where.path.rstrip('/').rpartition('/')[2]}"
+    if page in _PAGES:
+        base = where._replace(path=where.path.rstrip("/").removesuffix(page))
+        raise PermanentError(
+            f"the address must be that of the daemon, without the page {page}: give {_text(base)}"
+        )
     return where
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import orjson
 
@@ -23,11 +23,14 @@ _LEAST = 25
 def fields(arguments: argparse.Namespace) -> int:
     """`podgpu fields`: print all fields and labels, or those with the given names.
 
+    If no field has a name, the fields with a name that contains it are printed.
+
     Returns:
         The exit status: 1 if no field has one of the names.
     """
     names: list[str] = arguments.names
-    asked = {field.name for name in names for field in called(name)}
+    found = {name: list(called(name)) or list(_containing(name)) for name in names}
+    asked = {field.name for each in found.values() for field in each}
     shown = [field for field in (*CATALOGUE, *LABELS) if not names or field.name in asked]
     rows = [_row(field) for field in shown]
     if arguments.format == "json":
@@ -37,10 +40,19 @@ def fields(arguments: argparse.Namespace) -> int:
     elif rows:
         print("\n".join(table(rows, terminal_width())))
     answers = NameAnswers()
-    unknown = [name for name in names if not list(called(name))]
+    unknown = [name for name in names if not found[name]]
     for name in unknown:
         print(f"{safe_text.line(name, 80)} {answers.about(name)}", file=sys.stderr)
     return 1 if unknown else 0
+
+
+def _containing(part: str) -> Iterator[Field]:
+    """Yield the fields with a name that contains a text, in upper or lower case."""
+    wanted = part.casefold()
+    for field in (*CATALOGUE, *LABELS):
+        names = (field.name, field.metric, field.dcgm, field.dcgm_1x, field.dcgm_base, field.otel)
+        if any(wanted in name.casefold() for name in (*names, *field.aliases)):
+            yield field
 
 
 def table(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:

@@ -6,6 +6,7 @@ An error never repeats a text that may be secret: at most the name of an unknown
 import argparse
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from config.message_text import did_you_mean, nearest
@@ -21,6 +22,27 @@ _NOT_SHOWN: Final = (
 )
 _FEW: Final = 4
 """Maximum number of options with a value that an error lists."""
+
+_MEANT: Final = MappingProxyType(
+    {
+        "config": "check",
+        "generate-config": "schema",
+        "holders": "top",
+        "ls": "top",
+        "metrics": "fields",
+        "nvidia-smi": "top",
+        "ps": "top",
+        "report": "usage",
+        "serve": "run",
+        "start": "run",
+        "stat": "top",
+        "stats": "top",
+        "status": "top",
+        "test": "doctor",
+        "validate": "check",
+    }
+)
+"""Commands of other programs, and the command of podgpu that does the same."""
 
 _REPLACEMENTS: Final = (
     (re.compile(r"ignored explicit argument .*", re.DOTALL), "takes no value"),
@@ -86,7 +108,12 @@ class Parser(argparse.ArgumentParser):
         if not isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - no public name
             raise argparse.ArgumentError(action, not_one_of(value, choices))
         listed = f"the commands are {', '.join(choices)}"
-        hint = did_you_mean(value, [*choices, *self._names()], listed)
+        meant = _MEANT.get(value, "")
+        hint = (
+            f'did you mean "{meant}"?'
+            if meant in choices
+            else did_you_mean(value, [*choices, *self._names()], listed)
+        )
         raise argparse.ArgumentError(None, f"there is no such command; {hint}")
 
     def _unknown(self, word: str) -> str:

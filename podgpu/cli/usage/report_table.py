@@ -194,7 +194,7 @@ def holding_lines(window: UsageWindow, holdings: Sequence[HoldingRecord], width:
 
 
 def _duration(one: HoldingRecord) -> str:
-    return f"{span(one.counted_ns + one.gap_ns)}{'+' if one.end_ns is None else ''}"
+    return f"{span(one.counted_ns + one.gap_ns)}{_CONTINUES if one.end_ns is None else ''}"
 
 
 def _watt_hours(energy_mj: int | None) -> str:
@@ -217,20 +217,23 @@ def _xids(one: HoldingRecord) -> str:
 
 
 _PERCENT_PPM: Final = 10_000
+_CONTINUES: Final = " so far"
+"""Mark of the length of a holding that continues."""
+
 _HOLDING: Final[tuple[tuple[Column, Callable[[HoldingRecord], str]], ...]] = (
     (Column("CONTAINER", name=True, least=24), lambda one: holder_name(one.container.subject)),
     (Column("DEVICE", name=True, rank=6), lambda one: one.device),
     (Column("START"), lambda one: utc(one.start_ns, "%Y-%m-%d %H:%M:%S")),
-    (Column("FOR"), _duration),
+    (Column("LENGTH"), _duration),
     (Column("HELD"), lambda one: span(one.held_ns)),
     (Column("BUSY"), lambda one: "" if one.busy_ns is None else span(one.busy_ns)),
     (Column("WH", rank=1), lambda one: _watt_hours(one.energy_mj)),
-    (Column("GIB PEAK", rank=3), lambda one: _gib(one.memory_peak_bytes)),
-    (Column("MEAN", rank=5), lambda one: _gib(one.memory_mean_bytes)),
-    (Column("USE MEAN", rank=4), lambda one: _percent(one.busy_mean_ppm)),
-    (Column("MAX", rank=7), lambda one: _percent(one.busy_peak_ppm)),
+    (Column("PEAK GIB", rank=3), lambda one: _gib(one.memory_peak_bytes)),
+    (Column("MEAN GIB", rank=5), lambda one: _gib(one.memory_mean_bytes)),
+    (Column("MEAN BUSY", rank=4), lambda one: _percent(one.busy_mean_ppm)),
+    (Column("PEAK BUSY", rank=7), lambda one: _percent(one.busy_peak_ppm)),
     (Column("XIDS", name=True, rank=2), _xids),
-    (Column("GAPS", rank=8), lambda one: span(one.gap_ns) if one.gap_ns else ""),
-    (Column("BY", name=True, rank=9), lambda one: one.source),
+    (Column("NO DATA", rank=8), lambda one: span(one.gap_ns) if one.gap_ns else ""),
+    (Column("SOURCE", name=True, rank=9), lambda one: one.source),
 )
 """Columns of the table of holdings, each with a function that returns the text of a cell."""
