@@ -57,10 +57,16 @@ def legend(parts: Parts) -> str:
     items = "".join(
         f'<li><svg class="key" viewBox="0 0 1 1" aria-hidden="true">'
         f'<rect class="{name}" width="1" height="1"/></svg>{name} {hours(seconds)}'
-        f"{f' ({seconds / whole * 100:.0f}&nbsp;%)' if whole else ''}</li>"
+        f"{f' ({_percent(seconds / whole)})' if whole else ''}</li>"
         for name, seconds in parts._asdict().items()
     )
     return f'<ul class="legend">{items}</ul>\n'
+
+
+def _percent(part: float) -> str:
+    """Return a part in percent; one that is not 0 is not shown as 0."""
+    percent = round(part * 100)
+    return f"{percent}&nbsp;%" if percent or not part else "&lt;1&nbsp;%"
 
 
 def part_bar(parts: Parts) -> str:

@@ -53,7 +53,9 @@ tbody{border-bottom:1px solid var(--line)}
 .day,.cards,.weeks,.bars,.axis{max-width:60rem}
 .day .num,.cards .num,.weeks .num,.day thead th+th,.cards thead th+th,.weeks thead th+th{
 text-align:right}
-.day .dev,.cards .dev,.weeks .dev{width:36%}
+.day .dev,.weeks .dev{width:36%}.cards .dev{width:30%}
+.cards th,.cards td{padding-right:.6rem}.day thead th,.cards thead th,.weeks thead th{
+white-space:nowrap}
 .parts .dev{width:20%}
 .bar,.hour{display:block;width:100%;max-width:14rem;height:.45rem;margin-top:.2rem}
 .hour{height:1.7rem;border-bottom:1px solid var(--track)}
@@ -63,8 +65,11 @@ path.u{stroke:var(--busy)}path.m{stroke:var(--mem)}path.p{stroke:var(--pow)}
 .idle{fill:var(--idle)}.free{fill:var(--free)}.unknown{fill:var(--unknown)}
 .bars{display:block;width:100%;height:4rem}
 .axis{display:flex;justify-content:space-between}
+.columns{display:grid;gap:0 3rem}
+@media (min-width:75rem){.columns{grid-template-columns:1fr 1fr}
+.columns h3{margin-top:0}}
 .legend{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem}
-.key{width:.8em;height:.8em;margin-right:.4em;border:1px solid var(--soft)}
+.key{width:12px;height:12px;margin-right:6px;border:1px solid var(--soft)}
 .who+.who,.who+div{margin-top:.35rem}
 .own{display:grid;grid-template-columns:1fr 1fr 5.5rem;gap:.8rem;max-width:28rem;
 padding-bottom:.15rem}
@@ -76,7 +81,7 @@ thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%
 table,tbody{display:block}
 tbody{padding:.3rem 0}
 tr{display:grid;grid-template-columns:1fr 1fr;column-gap:.8rem;padding:.2rem 0}
-.gpus tr{grid-template-columns:2fr 3fr}
+.gpus tr{grid-template-columns:9fr 11fr}
 tr.mig{margin-left:.6rem;padding-left:.6rem;border-left:2px solid var(--line)}
 th,td,.mig th{padding:.1rem 0;min-width:0}
 .gpus th,.gpus td,.day th,.cards th,.weeks th,.parts th{width:auto}
@@ -88,7 +93,7 @@ td[data-l]::before{content:attr(data-l) ": ";color:var(--soft);font-size:.85rem}
 .bar,.hour{max-width:none}
 }
 @media print{
-:root{color-scheme:light;--bg:#fff;--fg:#000;--soft:#444;--line:#aaa;--track:#e4e8ec;
+:root{color-scheme:light;font-size:11px;--bg:#fff;--fg:#000;--soft:#444;--line:#aaa;--track:#e4e8ec;
 --busy:#2f6f3e;--idle:#c98a1b;--free:#b7cdea;--unknown:#737b86;--mem:#2a62b0;--pow:#8a4bb0;
 --bad:#b3261e;--warn:#8a5200;--info:#444;--note:#fff;--noteb:#fff;--notew:#fff;--notei:#fff;
 --link:#000}

@@ -93,11 +93,11 @@ def _day(status: UsageStatus, day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
         f'<p class="soft"><time datetime="{day.since.isoformat()}">{day.since:%Y-%m-%d %H:%M}'
         f'</time> to <time datetime="{day.until.isoformat()}">{day.until:%Y-%m-%d %H:%M} UTC'
         f"</time>{ago}. {_accounted(day)}</p>\n"
-        + legend(parts_of_device(day.total))
+        f'<div class="columns"><div>{legend(parts_of_device(day.total))}'
         + bar_graph(status.hours, timedelta(hours=1), _HOURS, "Busy, idle and free, by hour")
         + (_MEANING if status.hours else "")
         + table("day", "day", ("Pod", *_POD), body)
-        + _devices(day, gpus)
+        + f"</div><div>{_devices(day, gpus)}</div></div>\n"
         + _notes(day)
         + _weeks(status.days)
     )
@@ -144,10 +144,14 @@ def _week(name: str, days: Sequence[PeriodStatus]) -> str:
 def _devices(day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
     if not day.devices:
         return ""
-    names = {gpu.uuid: gpu_name(gpu) for gpu in gpus if gpu.index is not None}
+    names: dict[str, tuple[str, str]] = {}
     for gpu in gpus:
-        names |= {each.uuid: f"{gpu_name(gpu)}, {placement_text(each)}" for each in gpu.instances}
-    rows = "".join(_device(each, names.get(each.uuid, "")) for each in day.devices)
+        if gpu.index is not None:
+            note = "see its instances" if gpu.instances else short_uuid(gpu.uuid)
+            names[gpu.uuid] = gpu_name(gpu), note
+        for each in gpu.instances:
+            names[each.uuid] = f"{gpu_name(gpu)}, {placement_text(each)}", ""
+    rows = "".join(_device(one, *names.get(one.uuid, ("", ""))) for one in day.devices)
     more = day.devices_left_out
     return (
         '<h3 id="cards">By device</h3>\n'
@@ -156,18 +160,18 @@ def _devices(day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
     )
 
 
-def _device(usage: DeviceAmountsStatus, name: str) -> str:
+def _device(usage: DeviceAmountsStatus, name: str, note: str) -> str:
     """Return the row of a device.
 
     Args:
         usage: usage of the device.
         name: name of the device in the table of GPUs; empty if the device is not in that table.
+        note: text below the name.
     """
     model = f" {text(usage.name)}" if usage.name else ""
-    short = f'<small title="{text(usage.uuid)}">{text(short_uuid(usage.uuid))}</small>'
-    uuid = short if name else ""
+    small = f'<small title="{text(usage.uuid)}">{text(note)}</small>' if note else ""
     bar = part_bar(parts_of_device(usage))
-    head = f"<b>{text(name or usage.uuid)}</b>{model}{_mark(usage)}{uuid}{bar}"
+    head = f"<b>{text(name or usage.uuid)}</b>{model}{_mark(usage)}{small}{bar}"
     return _row(head, usage, _DEVICE)
 
 
@@ -181,9 +185,12 @@ def _accounted(day: DayStatus) -> str:
 def _notes(day: DayStatus) -> str:
     others = () if day.others is None else (day.others,)
     rows = (*day.pods, day.unattributed, day.total, *others, *day.devices)
-    if not any(each.incomplete for each in rows):
-        return ""
-    return '<p class="soft">* incomplete: a part of this value is unknown.</p>\n'
+    notes = ""
+    if any(each.incomplete for each in rows):
+        notes += '<p class="soft">* incomplete: a part of this value is unknown.</p>\n'
+    if any(None in {each.busy_seconds, each.energy_joules} for each in rows):
+        notes += '<p class="soft">&ndash; unknown: no source reported it in this time.</p>\n'
+    return notes
 
 
 def _name(pod: PodAmountsStatus) -> str:

@@ -13,7 +13,8 @@ from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.html.tables import sinks
 from pipeline.status_page.problem_text import problems
 from pipeline.status_page.status_document import StatusDocument
-from podgpu.cli.top.view import components
+from podgpu.cli.top.component_lines import component_lines
+from podgpu.cli.top.styled_text import plain_text
 from tests.pipeline.status_page.scenes import report_claims, started_node, status, status_input
 from tests.support.nodes import at, gpu, kubelet_claim
 
@@ -116,7 +117,7 @@ def test_it_is_unknown_whether_a_warning_is_over() -> None:
     ]
     assert any(
         text.startswith("    warning") and "over" not in text and "another program" in text
-        for text in components(found, 120)
+        for text in map(plain_text, component_lines(found, 120))
     )
     assert '<span class="warn">another program writes it too</span>' in sinks(found.sinks)
 

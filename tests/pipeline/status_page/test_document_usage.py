@@ -91,6 +91,7 @@ def test_the_last_day_on_the_page() -> None:
     assert "2027-01-15 08:00 to 2027-01-16 08:00 UTC , as of 20 s ago." in text
     assert "Of 47.9 h of all devices, 0.4 h have no usage data." in text
     assert "* incomplete: a part of this value is unknown." in text
+    assert "unknown: no source reported it in this time." in text
 
 
 def by_device() -> UsageWindow:
@@ -151,10 +152,10 @@ def test_t25_every_device_has_a_row_with_held_free_and_unknown_time() -> None:
     assert gone["uuid"] == "GPU-gone"
     unknown = "\N{EN DASH} unknown"
     cells = table(read(page(status, ())).one("main"), "cards")
-    assert [row[0].split(" GPU-")[0] for row in cells[1:4]] == [
-        f"GPU 0 {MODEL}",
-        f"GPU 1 {MODEL}",
-        f"GPU 1, GI 1, CI 0 {MODEL} 1g.10gb MIG-00000001",
+    assert [row[0] for row in cells[1:4]] == [
+        f"GPU 0 {MODEL} GPU-00000000",
+        f"GPU 1 {MODEL} see its instances",
+        f"GPU 1, GI 1, CI 0 {MODEL} 1g.10gb",
     ]
     assert [cells[0], *(row[1:] for row in cells[1:])] == [
         ["Device", "Held", "Busy", "Idle", "Free", "Unknown", "Energy"],

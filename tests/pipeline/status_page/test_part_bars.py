@@ -97,6 +97,11 @@ def test_the_legend_names_each_part_in_words() -> None:
     ]
 
 
+def test_a_part_that_is_not_0_is_not_shown_as_0() -> None:
+    items = read(legend(Parts(0, 0, HOUR, 999 * HOUR))).all("li")
+    assert items[2].text.replace("\N{NO-BREAK SPACE}", " ") == "unknown 1.0 h (<1 %)"
+
+
 def amounts(
     held: float, busy: float | None, idle: float | None, free: float, unknown: float
 ) -> AmountsStatus:
