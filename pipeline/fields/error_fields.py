@@ -156,7 +156,7 @@ FAULTS: tuple[Field, ...] = (
         "Action that the driver requests to recover the GPU: 0 none, 1 reset, 2 reboot, 3 "
         "drain of its peers, 4 drain and reset; newer drivers may report more.",
         "nvmlDeviceGetFieldValues(230)",
-        group="health",
+        group="own",
         aliases=("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "DCGM_FI_DEV_GPU_RECOVERY_ACTION"),
         since="hopper",
     ),

@@ -31,10 +31,7 @@ _STRUCTURE: Final = "it is a structure, not a number"
 _TEXT: Final = "it is a text"
 _THROUGHPUT: Final = "NVML measures it at each call, which takes 20 ms"
 _CYCLES: Final = "podgpu has profiling fields as ratios, not as counts of cycles"
-_HEALTH: Final = (
-    "podgpu_gpu_up, podgpu_xid_errors_total and, with also: [health], podgpu_recovery_action show "
-    "the health"
-)
+_HEALTH: Final = "podgpu_gpu_up, podgpu_xid_errors_total and podgpu_recovery_action show the health"
 _PER_LINK: Final = "it has one series for each link, and podgpu has one field for each link"
 _REGISTERS: Final = "DCGM reads it from registers of the GPU, which podgpu does not access"
 _RECOVERIES: Final = (

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.deploy.places import CHART
 from tests.e2e.charts import Values, rule, sink, source
@@ -163,21 +162,6 @@ def test_the_service_monitor_keeps_labels_of_podgpu(helm: Helm) -> None:
         {"action": "replace", "targetLabel": "cluster"},
     ]
     assert made["metadata"]["labels"]["release"] == "prometheus"
-
-
-def test_the_prometheus_rule_contains_the_alerts_file(helm: Helm) -> None:
-    groups = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
-    values: Values = {"prometheusRule": {"enabled": True}}
-    assert helm.template(values).one("PrometheusRule")["spec"]["groups"] == groups
-    name = next(rule["alert"] for rule in groups[0]["rules"] if "alert" in rule)
-    values["prometheusRule"] |= {"disabled": [name], "runbookPrefix": "https://docs.example/"}
-    less = json.dumps(helm.template(values).all("PrometheusRule"))
-    assert f'"{name}"' not in less
-    assert less.count("https://docs.example/") == sum(
-        "runbook_url" in rule.get("annotations", {}) and rule["alert"] != name
-        for group in groups
-        for rule in group["rules"]
-    )
 
 
 def test_the_config_maps_contain_the_dashboard_files(helm: Helm) -> None:

@@ -55,7 +55,8 @@ class Case:
         at: the time in minutes from the first sample.
         firing: the labels of each alert that fires then, without name and severity.
         summary: the summary of the alert; only if exactly one fires.
-        description: its description; as for the summary.
+        description: its description, without what to do; as for the summary.
+        resolved: a later minute at which none fires any more; None if that is not tested.
     """
 
     about: str
@@ -64,13 +65,19 @@ class Case:
     firing: Sequence[Labels] = ()
     summary: str = ""
     description: str = ""
+    resolved: int | None = None
 
 
-def as_test(alert: str, case: Case, severity: str, runbook: str) -> dict[str, Any]:
+ADVICE = "What to do: "
+"""The beginning of the last part of each description, which is the same for each alert."""
+
+
+def as_test(rule: Mapping[str, Any], case: Case) -> dict[str, Any]:
     """Return a case as an element of `tests` in a file for `promtool test rules`.
 
     Alerts under the node name that another exporter uses are not checked.
     """
+    alert, severity = rule["alert"], rule["labels"]["severity"]
     found = [
         {"labels": _written("ALERTS", _fired(alert, severity, labels)), "value": 1}
         for labels in case.firing
@@ -84,13 +91,17 @@ def as_test(alert: str, case: Case, severity: str, runbook: str) -> dict[str, An
         ],
         "promql_expr_test": [{"expr": query, "eval_time": f"{case.at}m", "exp_samples": found}],
     }
+    if case.resolved is not None:
+        test["promql_expr_test"].append(
+            {"expr": query, "eval_time": f"{case.resolved}m", "exp_samples": []}
+        )
     if case.summary:
+        advice = rule["annotations"]["description"].partition(ADVICE)[2]
         expected = {
             "exp_labels": {"severity": severity, **case.firing[0]},
             "exp_annotations": {
                 "summary": case.summary,
-                "description": case.description,
-                "runbook_url": runbook,
+                "description": f"{case.description} {ADVICE}{advice}",
             },
         }
         test["alert_rule_test"] = [

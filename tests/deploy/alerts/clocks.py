@@ -16,11 +16,12 @@ CLOCKS: Mapping[str, tuple[Case, ...]] = {
     "PodgpuThermalThrottling": (
         Case(
             "all the time",
-            {throttled("sw_thermal"): "1x39", throttled("hw_thermal"): "0x39"},
+            {throttled("sw_thermal"): "1x39 0x30", throttled("hw_thermal"): "0x70"},
             35,
             [device(reason="sw_thermal")],
             f"GPU 0 of {NODE} is throttled because of heat",
             f"sw_thermal reduced the clocks of {UUID} for 100% of ten minutes.",
+            resolved=60,
         ),
         Case(
             "two minutes of ten",
@@ -43,11 +44,16 @@ CLOCKS: Mapping[str, tuple[Case, ...]] = {
     "PodgpuPowerBrake": (
         Case(
             "a power brake signal",
-            {throttled("hw_power_brake"): "0x9 1x29", throttled("hw_slowdown"): "0x9 1x29"},
+            {
+                throttled("hw_power_brake"): "0x9 1x29 0x30",
+                throttled("hw_slowdown"): "0x9 1x29 0x30",
+            },
             35,
             [device(reason="hw_power_brake")],
             f"The hardware throttles GPU 0 of {NODE}",
-            f"hw_power_brake reduced the clocks of {UUID} for 100% of ten minutes.",
+            f"hw_power_brake reduced the clocks of {UUID} for 100% of ten minutes. Its power "
+            "supply requested this, or the GPU drew too much power for a moment.",
+            resolved=60,
         ),
         Case(
             "an older card, which reports no more specific reason",
@@ -79,18 +85,10 @@ CLOCKS: Mapping[str, tuple[Case, ...]] = {
             35,
         ),
         Case("for less than five minutes", {throttled("hw_power_brake"): "0x9 1x29"}, 14),
-        Case("no brake", {throttled("hw_power_brake"): "0x39", throttled("power_cap"): "1x39"}, 35),
-    ),
-    "PodgpuPowerCapped": (
         Case(
-            "over an hour",
-            {throttled("power_cap"): "1x99"},
-            75,
-            [device(reason="power_cap")],
-            f"The power limit throttles GPU 0 of {NODE}",
-            f"The clocks of {UUID} have been reduced by its power limit for an hour.",
+            "the power limit, which reduces the clocks of a healthy GPU under full load",
+            {throttled("hw_power_brake"): "0x39", throttled("power_cap"): "1x39"},
+            35,
         ),
-        Case("for less than an hour", {throttled("power_cap"): "1x99"}, 55),
-        Case("four of five minutes", {throttled("power_cap"): "1 1 1 1 0 " * 20}, 75),
     ),
 }

@@ -10,24 +10,24 @@ SOURCE_UP = series("podgpu_source_up", **KUBELET)
 AGE = series("podgpu_source_age_seconds", **KUBELET)
 ATTRIBUTED = series("podgpu_attribution_age_seconds", **KUBELET)
 UNRESOLVED = series("podgpu_device_ids_unresolved", **KUBELET)
-REFUSED = series("podgpu_config_reloads_total", result="refused")
+APPLIED = series("podgpu_config_reload_last_successful")
 
 NEW = {"instance": "10.0.0.9:9400"}
 NEW_UP = series("up", **NEW)
 OTHER_NODE = {"instance": "10.0.0.2:9400", "node": "node-2"}
 OTHER_UP, OTHER_BUILD = series("up", **OTHER_NODE), series("podgpu_build_info", **OTHER_NODE)
-OLD_PROCESS = {series("process_start_time_seconds"): "-99999x99"}
 
 EXPORTER: Mapping[str, tuple[Case, ...]] = {
     "PodgpuDown": (
         Case(
-            "podgpu ends",
-            {UP: "1x9 0x30", BUILD: "1x9 stale"},
+            "podgpu ends, and starts again after 20 minutes",
+            {UP: "1x9 0x19 1x9", BUILD: "1x9 stale _x19 1x9"},
             15,
             [own()],
             f"podgpu on {NODE} cannot be scraped",
             "It, or another podgpu of its job, was scraped within the last six hours. The state "
-            "of that node's GPUs is unknown.",
+            "of that node's GPUs is unknown, and other alerts about them cannot fire.",
+            resolved=31,
         ),
         Case(
             "a new pod never responds at its new address",
@@ -60,12 +60,13 @@ EXPORTER: Mapping[str, tuple[Case, ...]] = {
     "PodgpuSourceDown": (
         Case(
             "down",
-            {SOURCE_UP: "1x9 0x30", AGE: "0+60x40"},
+            {SOURCE_UP: "1x9 0x30 1x9", AGE: "0+60x40 0x9"},
             16,
             [own(**KUBELET)],
             f"Source kubelet of podgpu on {NODE} is down",
-            "The source of kind podresources does not work and is retried; see the log for the "
-            "reason.",
+            "The source of kind podresources does not work and is retried. Its last report stays "
+            "valid for a limited time.",
+            resolved=42,
         ),
         Case("for less than five minutes", {SOURCE_UP: "1x9 0x30"}, 14),
         Case("up", {SOURCE_UP: "1x30"}, 16),
@@ -74,11 +75,12 @@ EXPORTER: Mapping[str, tuple[Case, ...]] = {
     "PodgpuSourceStale": (
         Case(
             "up, without a report for eleven minutes",
-            {SOURCE_UP: "1x30", AGE: "0+60x30"},
+            {SOURCE_UP: "1x30", AGE: "0+60x20 0x9"},
             11,
             [own(**KUBELET)],
             f"Source kubelet of podgpu on {NODE} does not report any more",
-            "The source of kind podresources last reported 11m 0s ago.",
+            "The source of kind podresources last reported 11m 0s ago, and reports no error.",
+            resolved=22,
         ),
         Case("up, without a report for ten minutes", {SOURCE_UP: "1x30", AGE: "0+60x30"}, 10),
         Case("down causes another alert", {SOURCE_UP: "0x30", AGE: "0+60x30"}, 20),
@@ -88,11 +90,14 @@ EXPORTER: Mapping[str, tuple[Case, ...]] = {
     "PodgpuAttributionStale": (
         Case(
             "up, and its claims are eleven minutes old",
-            {SOURCE_UP: "1x30", ATTRIBUTED: "0+60x30"},
+            {SOURCE_UP: "1x30", ATTRIBUTED: "0+60x20 0x9"},
             11,
             [own(**KUBELET)],
             f"Holders reported by source kubelet of podgpu on {NODE} are out of date",
-            "The source of kind podresources last confirmed its claims 11m 0s ago.",
+            "The source of kind podresources last confirmed its claims 11m 0s ago. After its "
+            "`max_age` they are dropped, and metrics lose their pod labels if no other source "
+            "has the same claims.",
+            resolved=22,
         ),
         Case("down causes another alert", {SOURCE_UP: "0x30", ATTRIBUTED: "0+60x30"}, 20),
         Case(
@@ -108,11 +113,13 @@ EXPORTER: Mapping[str, tuple[Case, ...]] = {
     "PodgpuUnresolvedDevice": (
         Case(
             "two ids that stay",
-            {UNRESOLVED: "0x20 2x40"},
+            {UNRESOLVED: "0x20 2x20 0x9"},
             35,
             [own(**KUBELET)],
             f"Source kubelet of podgpu on {NODE} reports unknown device ids",
-            "2 ids match no device of the node; the log lists them.",
+            "2 ids match no device of the node, and containers with these ids are not shown as "
+            "holders.",
+            resolved=43,
         ),
         Case("from the start on", {UNRESOLVED: "1x40"}, 12, [own(**KUBELET)]),
         Case("seven, while MIG instances are recreated", {UNRESOLVED: "0x20 7x8 0x20"}, 29),
@@ -122,27 +129,24 @@ EXPORTER: Mapping[str, tuple[Case, ...]] = {
     ),
     "PodgpuConfigRefused": (
         Case(
-            "for the first time",
-            {REFUSED: "_x20 1x20", series("podgpu_config_reloads_total", result="done"): "4x40"},
-            22,
-            [own(result="refused")],
-            f"podgpu on {NODE} did not reload its configuration",
-            "Result of the reload: refused. podgpu keeps running with the previous "
-            "configuration; see the log.",
+            "the changed file is wrong, and is corrected after 20 minutes",
+            {APPLIED: "1x9 0x19 1x9"},
+            25,
+            [own()],
+            f"podgpu on {NODE} did not apply its changed configuration",
+            "podgpu keeps running with the previous configuration, and would not start with the "
+            "changed one.",
+            resolved=31,
         ),
-        Case("another time", {REFUSED: "1x20 2x20"}, 22, [own(result="refused")]),
-        Case("a quarter of an hour ago", {REFUSED: "_x20 1x40"}, 37),
+        Case("the first change", {APPLIED: "_x20 0x20"}, 22, [own()]),
         Case(
-            "podgpu restarts, and refuses again",
-            {REFUSED: "3x20 1x20"},
-            22,
-            [own(result="refused")],
+            "a pause of Prometheus changes nothing",
+            {APPLIED: "0x9 _x20 0x20"},
+            32,
+            [own()],
         ),
-        Case(
-            "Prometheus did not run",
-            {REFUSED: "_x20 1x40", UP: "_x20 1x40", **OLD_PROCESS},
-            22,
-        ),
-        Case("reloaded", {series("podgpu_config_reloads_total", result="done"): "_x20 1x20"}, 22),
+        Case("for less than a minute", {APPLIED: "1x9 0x19"}, 10),
+        Case("applied", {APPLIED: "1x40"}, 22),
+        Case("never changed", {UP: "1x40", BUILD: "1x40"}, 22),
     ),
 }

@@ -15,6 +15,7 @@ DESCRIPTION = (
     "GPUs were present within the last day and none is present now, or the driver does not respond."
 )
 VOLATILE, AGGREGATE = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL"
+RECOVERY = f"The driver requests a recovery action for GPU 0 of {NODE}"
 FAILED, PENDING = "DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_ROW_REMAP_PENDING"
 
 GPUS: Mapping[str, tuple[Case, ...]] = {
@@ -22,8 +23,8 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
         Case(
             "a GPU that two pods hold is lost",
             {
-                gpu(UP): "1x9 0x9",
-                gpu(UP, **OTHER): "1x19",
+                gpu(UP): "1x9 0x9 1x9",
+                gpu(UP, **OTHER): "1x29",
                 gpu(HELD, "train-0"): "1x19",
                 gpu(HELD, "train-1"): "1x19",
             },
@@ -32,6 +33,7 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             f"GPU 0 of {NODE} does not respond",
             f"{UUID} is lost or hangs, or its driver does not respond. "
             "Held by ml/train-0 ml/train-1.",
+            resolved=21,
         ),
         Case(
             "no holder is known",
@@ -78,11 +80,12 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
     "PodgpuNodeWithoutGpu": (
         Case(
             "the driver does not respond",
-            {PRESENT: "4x4 0x19", EXPECTED: "4x23"},
+            {PRESENT: "4x4 0x19 4x9", EXPECTED: "4x40"},
             16,
             [{"job": "podgpu", "node": NODE}],
             f"No GPU of {NODE} responds",
             DESCRIPTION,
+            resolved=26,
         ),
         Case(
             "the scrape adds no node label",
@@ -162,13 +165,14 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
     ),
     "PodgpuGpuVanished": (
         Case(
-            "not listed after a restart",
-            {gpu(UP, "train-0"): "1x100", gpu(UP, **OTHER): "1x200"},
+            "not listed after a restart, until a power cycle",
+            {gpu(UP, "train-0"): "1x100", gpu(UP): "_x150 1x50", gpu(UP, **OTHER): "1x200"},
             125,
             [device()],
             f"GPU 0 of {NODE} has disappeared",
             f"{UUID} was present within the last day, and the driver no longer lists it, but lists "
             "others of that node.",
+            resolved=152,
         ),
         Case("five hours later", {gpu(UP): "1x100", gpu(UP, **OTHER): "1x400"}, 400, [device()]),
         Case(
@@ -242,12 +246,31 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
     "PodgpuGpuRecoveryNeeded": (
         Case(
             "the driver requests a reset",
-            {gpu("podgpu_recovery_action", "train-0"): "0x4 1x9"},
+            {
+                gpu("podgpu_recovery_action", "train-0"): "0x4 1x9 0x9",
+                gpu(HELD, "train-0"): "1x29",
+            },
             8,
             [device()],
-            f"The driver requests a recovery action for GPU 0 of {NODE}",
-            f"Recovery action 1 for {UUID}: 1 is a reset, 2 a reboot, 3 a drain of its peers, "
-            "4 a drain and a reset.",
+            RECOVERY,
+            f"{UUID} needs a reset. Held by ml/train-0.",
+            resolved=16,
+        ),
+        *(
+            Case(
+                f"action {action}",
+                {gpu("podgpu_recovery_action"): f"{action}x9"},
+                8,
+                [device()],
+                RECOVERY,
+                f"{UUID} needs {needed}. No holder is known.",
+            )
+            for action, needed in (
+                (2, "a reboot of the node"),
+                (3, "a drain of the GPUs connected to it"),
+                (4, "a drain of the GPUs connected to it, and a reset"),
+                (9, "recovery action 9, see the driver's documents"),
+            )
         ),
         Case("for less than two minutes", {gpu("podgpu_recovery_action"): "0x4 1x9"}, 6),
         Case("the driver requests nothing", {gpu("podgpu_recovery_action"): "0x9"}, 8),
@@ -265,6 +288,7 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             [device()],
             f"Uncorrected memory errors in GPU 0 of {NODE}",
             f"1 within 15 minutes, in {UUID}. Held at that time by ml/train-0.",
+            resolved=38,
         ),
         Case("only the aggregate count", {gpu(AGGREGATE): "7x20 9x20"}, 25, [device()]),
         Case(
@@ -285,11 +309,12 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
     "PodgpuRowRemapFailed": (
         Case(
             "a failure",
-            {gpu(FAILED): "0x4 1x9"},
+            {gpu(FAILED): "0x4 1x9 0x9"},
             8,
             [device()],
             f"GPU 0 of {NODE} has no spare memory rows left",
             f"A remapping of a broken row has failed in {UUID}.",
+            resolved=16,
         ),
         Case("for less than a minute", {gpu(FAILED): "0x4 1x9"}, 5),
         Case("none", {gpu(FAILED): "0x9"}, 8),
@@ -300,13 +325,15 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             "pending, while pods come and go",
             {
                 gpu(PENDING, "train-0"): "1x6",
-                gpu(PENDING): "_x7 1x9",
+                gpu(PENDING): "_x7 1x9 0x9",
                 gpu(HELD, "train-1"): "1x20",
             },
             9,
             [device()],
             f"GPU 0 of {NODE} waits for a reset to replace broken memory rows",
-            f"A remapping is pending in {UUID}. Held by ml/train-1.",
+            f"A remapping is pending in {UUID}. Until the reset, the broken row is not used. "
+            "Held by ml/train-1.",
+            resolved=18,
         ),
         Case("for less than five minutes", {gpu(PENDING): "0x4 1x9"}, 9),
         Case("after the reset", {gpu(PENDING): "1x9 0x9"}, 11),

@@ -1,4 +1,4 @@
-"""Alerts about sinks: lost data, queued data, and receivers that accept nothing."""
+"""Alerts about sinks: lost or queued data, receivers that accept nothing, and ledgers."""
 
 from collections.abc import Mapping
 
@@ -14,17 +14,20 @@ def of(metric: str, **labels: str) -> str:
 FULL, TOO_OLD = of("dropped_total", reason="queue_full"), of("dropped_total", reason="no_space")
 UP, OLD = series("up"), {series("process_start_time_seconds"): "-99999x99"}
 PARTIAL = of("rejected_total", reason="partial")
+LEDGER = {"sink": "usage"}
+COMMITS = series("podgpu_sink_errors_total", **LEDGER, operation="commit", reason="no_space")
 NO_LOGS = of("rejected_total", reason="no_logs")
 
 SINKS: Mapping[str, tuple[Case, ...]] = {
     "PodgpuSinkDown": (
         Case(
             "down",
-            {of("up"): "1x9 0x20"},
+            {of("up"): "1x9 0x20 1x9"},
             16,
             [own(**SINK)],
             f"Sink collector of podgpu on {NODE} is down",
-            "The sink accepts no readings and is retried; see the log for the reason.",
+            "The sink accepts no readings and is retried.",
+            resolved=32,
         ),
         Case("for less than five minutes", {of("up"): "1x9 0x20"}, 14),
         Case("up", {of("up"): "1x30"}, 16),
@@ -36,7 +39,8 @@ SINKS: Mapping[str, tuple[Case, ...]] = {
             22,
             [own(**SINK)],
             f"Sink collector of podgpu on {NODE} loses data",
-            "120 readings or points were dropped within 15 minutes.",
+            "120 readings or points were dropped within 15 minutes, and are lost.",
+            resolved=37,
         ),
         Case("more losses than before", {FULL: "7x20 8x20"}, 22, [own(**SINK)]),
         Case("a quarter of an hour ago", {FULL: "7x20 8x40"}, 37),
@@ -82,7 +86,8 @@ SINKS: Mapping[str, tuple[Case, ...]] = {
             22,
             [own(**SINK)],
             f"The receiver of sink collector of podgpu on {NODE} refuses data",
-            "40 points were permanently refused within 15 minutes.",
+            "40 points were permanently refused within 15 minutes, and are not sent again.",
+            resolved=38,
         ),
         Case("from the first message on", {PARTIAL: "_x20 40x20"}, 22, [own(**SINK)]),
         Case("of a podgpu that has restarted", {PARTIAL: "900x20 40x20"}, 22, [own(**SINK)]),
@@ -93,11 +98,12 @@ SINKS: Mapping[str, tuple[Case, ...]] = {
     "PodgpuSinkNotDelivering": (
         Case(
             "the receiver does not respond",
-            {of("delivering"): "1x9 0x20"},
+            {of("delivering"): "1x9 0x20 1x9"},
             16,
             [own(**SINK)],
             f"The receiver of sink collector of podgpu on {NODE} accepts nothing",
-            "Data waits in the sink's queue until it is full.",
+            "Data waits in the sink's queue until it is full; then the oldest is dropped.",
+            resolved=32,
         ),
         Case("for less than five minutes", {of("delivering"): "1x9 0x20"}, 14),
         Case("nothing was sent yet", {of("up"): "1x30"}, 16),
@@ -105,11 +111,12 @@ SINKS: Mapping[str, tuple[Case, ...]] = {
     "PodgpuSinkQueueFilling": (
         Case(
             "its oldest data is 21 minutes old",
-            {of("oldest_age_seconds"): "0+60x40"},
+            {of("oldest_age_seconds"): "0+60x25 0x9"},
             21,
             [own(**SINK)],
             f"The queue of sink collector of podgpu on {NODE} fills up",
             "Its oldest data is 21m 0s old. When the queue is full, the oldest data is dropped.",
+            resolved=27,
         ),
         Case("20 minutes old", {of("oldest_age_seconds"): "0+60x40"}, 20),
         Case("caught up", {of("oldest_age_seconds"): "0+60x20 0x20"}, 25),
@@ -118,13 +125,45 @@ SINKS: Mapping[str, tuple[Case, ...]] = {
     "PodgpuSinkQueueUnwritable": (
         Case(
             "the disk is full",
-            {of("queue_writable"): "1x9 0x20"},
+            {of("queue_writable"): "1x9 0x20 1x9"},
             16,
             [own(**SINK)],
             f"The disk of sink collector's queue of podgpu on {NODE} accepts nothing",
             "Data is queued in 8 MiB of memory instead, and is lost if podgpu stops.",
+            resolved=32,
         ),
         Case("for less than five minutes", {of("queue_writable"): "1x9 0x20"}, 14),
         Case("the disk is writable", {of("queue_writable"): "1x30"}, 16),
+    ),
+    "PodgpuLedgerNotWritten": (
+        Case(
+            "the disk is full from minute 5 to 45",
+            {COMMITS: "_x5 1+1x40 41x40"},
+            26,
+            [own(**LEDGER)],
+            f"Ledger usage of podgpu on {NODE} cannot be written",
+            "Commits have failed repeatedly, 22 since podgpu started. Nothing is lost for some "
+            "weeks while podgpu runs: the next successful commit contains the missing usage. A "
+            "stop of podgpu loses it.",
+            resolved=57,
+        ),
+        Case(
+            "for another reason than before",
+            {
+                COMMITS: "5x60",
+                COMMITS.replace("no_space", "read_only"): "_x5 1+1x60",
+            },
+            30,
+            [own(**LEDGER)],
+        ),
+        Case("for less than 20 minutes", {COMMITS: "_x5 1+1x40"}, 24),
+        Case("one commit", {COMMITS: "_x5 1x60"}, 30),
+        Case("another commit an hour later", {COMMITS: "_x5 1x60 2x30"}, 80),
+        Case("podgpu restarts, and can write", {COMMITS: "9x20 0x30"}, 35),
+        Case(
+            "errors of another kind",
+            {COMMITS.replace("commit", "read"): "_x5 1+1x60"},
+            30,
+        ),
     ),
 }

@@ -16,11 +16,12 @@ USAGE: Mapping[str, tuple[Case, ...]] = {
     "PodgpuAllocatedIdle": (
         Case(
             "held for over an hour, busy for 4 %",
-            {gpu(UTIL, "train-0"): "4x99", gpu(HELD, "train-0"): "1x99"},
+            {gpu(UTIL, "train-0"): "4x99 100x60", gpu(HELD, "train-0"): "1x160"},
             70,
             [device(**ROW)],
             f"ml/train-0 holds GPU 0 of {NODE} and does not use it",
             f"{UUID} has been held for an hour and was busy for 4.0 % of it.",
+            resolved=108,
         ),
         Case(
             "a MIG instance",
@@ -114,11 +115,12 @@ USAGE: Mapping[str, tuple[Case, ...]] = {
     "PodgpuBusyUnattributed": (
         Case(
             "no pod holds it",
-            {gpu(UTIL): "50x99", gpu(INFO): "1x99", ATTRIBUTED: "5x99"},
+            {gpu(UTIL): "50x99 0x20", gpu(INFO): "1x120", ATTRIBUTED: "5x120"},
             25,
             [device()],
             f"A GPU of {NODE} is in use, but no pod holds it",
             f"{UUID} was busy for 50.0 % of ten minutes, and no pod holds it.",
+            resolved=112,
         ),
         Case(
             "a MIG instance, while another one of the GPU is held",
@@ -191,11 +193,12 @@ USAGE: Mapping[str, tuple[Case, ...]] = {
     "PodgpuAttributionConflict": (
         Case(
             "two pods",
-            {gpu(CONFLICTS): "2x29", gpu(HELD, "old"): "1x29", gpu(HELD, "new"): "1x29"},
+            {gpu(CONFLICTS): "2x29 0x9", gpu(HELD, "old"): "1x29", gpu(HELD, "new"): "1x39"},
             15,
             [device()],
             f"2 pods have conflicting claims on GPU 0 of {NODE}",
             f"{UUID}: it is unknown which of them holds it. Claimed by ml/new ml/old.",
+            resolved=31,
         ),
         Case("on a MIG instance", {instance(CONFLICTS): "2x29"}, 15, [device(**SLICE)]),
         Case("for less than ten minutes", {gpu(CONFLICTS): "0x9 2x19"}, 18),
