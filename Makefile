@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Without files of bytecode, each process of pytest compiles all tests again.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help run demo test test-fast lint format protos bench soak peers e2e e2e-more lock clean
+.PHONY: help run demo test test-fast lint format protos pictures bench soak peers e2e e2e-more lock clean
 
 help:
 	@echo "make run    read this machine's GPUs; without a GPU, run the demo"
@@ -65,6 +65,10 @@ protos: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/bench -s -q --override-ini=addopts= --override-ini=timeout=300 --import-mode=importlib -p no:cacheprovider
+
+# The pictures of the README, from the demo. The page needs Chromium.
+pictures: $(VENV)/.dev
+	$(BIN)/python -m tests.docs.pictures
 
 # The full disk is a tmpfs in a separate mount namespace, which needs root or user namespaces.
 MINUTES ?= 30

@@ -13,9 +13,17 @@ from config.option_docs import describe
 from config.schema import Config
 from config.type_shapes import Items, Limits, Maybe, Record, Scalar, Shape, Table, record
 from pipeline.component.registry import KINDS, RegisteredKinds
+from tests.docs.wrap import wrapped
 
 _INTRO: Final = """\
 # Every option
+
+```yaml
+sources:
+  gpus: {kind: nvml, interval: 1s}
+sinks:
+  metrics: {kind: prometheus, listen: ":9400"}
+```
 
 All keys of the [configuration file](configuration.md). This page is generated from the program;
 `podgpu schema` prints the same as a JSON schema for editors. The page of each source and sink
@@ -36,7 +44,7 @@ _NOUNS: Final = {Items: ("entry", "entries"), Table: ("key", "keys")}
 
 def page() -> str:
     """Return the whole page."""
-    return "\n".join(_lines()) + "\n"
+    return wrapped("\n".join(_lines()) + "\n")
 
 
 def anchor(role: str, kind: str) -> str:
