@@ -9,7 +9,7 @@ import pytest
 from tests.e2e import debian, peers
 from tests.e2e.collector import Collector, collecting
 from tests.e2e.helm import Helm
-from tests.e2e.image import Image
+from tests.e2e.image import Image, tool
 from tests.e2e.image import build as build_image
 from tests.e2e.kube.background import Background
 from tests.e2e.kube.cluster import Cluster
@@ -35,6 +35,12 @@ def _image() -> Image | None:
     return None if missing_rights() else build_image()
 
 
+def _base() -> None:
+    if not missing_rights():
+        with tool():
+            pass
+
+
 _BUILT_FOR: Mapping[str, Callable[[], object]] = {
     "cluster": peers.build,
     "collect": peers.collector,
@@ -42,6 +48,11 @@ _BUILT_FOR: Mapping[str, Callable[[], object]] = {
     "scrapers": peers.scrapers,
     "helm": peers.helm,
     "image": _image,
+    "wheels": _base,
+    "release": peers.helm,
+    "registry": peers.crane,
+    "cosign": peers.cosign,
+    "syft": peers.syft,
 }
 """Functions that build the programs of fixtures."""
 

@@ -7,12 +7,14 @@ import fcntl
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,9 +30,14 @@ CREATED = "2030-01-31T12:00:00Z"
 
 _FOLDER = ROOT / "build" / "e2e" / "image"
 _ARCHIVE = _FOLDER / "podgpu.tar"
-_WHEELS = _FOLDER / "wheels"
+WHEELS = _FOLDER / "wheels"
+"""The Python packages that podgpu and its build need."""
 _STORAGE = _FOLDER / "storage"
 _STATE = Path("/run/podgpu-e2e-buildah")
+
+# vfs copies files, and works on any file system.
+_PLACES = ("--root", str(_STORAGE), "--runroot", str(_STATE), "--storage-driver", "vfs")
+_POLICY = json.dumps({"default": [{"type": "insecureAcceptAnything"}]})
 
 _BASE = "localhost/base"
 _PACKAGES = "python3,python3-venv"
@@ -92,12 +99,59 @@ def build() -> Image:
     The first build takes about four minutes, half of them for the base; later ones take one.
     """
     with _locked():
-        tools = debian.building()
-        _stamped("base", _base_stamp(), lambda: _make_base(tools))
-        _stamped("wheels", _hash(_REQUIREMENTS), _fetch_wheels)
+        tools = _prepare()
         stamp = _hash([ROOT / "Dockerfile", *_context(), _FOLDER / "base.stamp"])
         _stamped("podgpu", stamp, lambda: _make(tools))
     return Image(_ARCHIVE)
+
+
+@dataclass(frozen=True)
+class Tool:
+    """buildah, the base of images, and the variables that both need."""
+
+    command: str
+    """Its words, with options."""
+    base: str
+    env: Mapping[str, str]
+
+
+@contextmanager
+def tool() -> Iterator[Tool]:
+    """Lend buildah and the base to a test that builds an image itself."""
+    with _locked(), tempfile.TemporaryDirectory() as home:
+        tools = _prepare()
+        policy = Path(home) / ".config" / "containers" / "policy.json"
+        policy.parent.mkdir(parents=True)
+        policy.write_text(_POLICY)
+        env = {**tools.env, "HOME": home, "BUILDAH_ISOLATION": "chroot"}
+        yield Tool(shlex.join([str(tools.buildah), *_PLACES]), _BASE, env)
+
+
+@contextmanager
+def container(folders: Mapping[Path, str]) -> Iterator[list[str]]:
+    """Yield the beginning of a command that runs in a new container of the base.
+
+    Args:
+        folders: folders of this machine with their read-only places in the container. The network
+            is that of this machine.
+    """
+    with _locked():
+        tools = _prepare()
+        name = _buildah(tools, "from", "--pull-never", _BASE)
+        mounts = [f"--volume={folder}:{place}:ro" for folder, place in folders.items()]
+        run = [str(tools.buildah), *_PLACES, "run", "--isolation=chroot", *mounts, name, "--"]
+        try:
+            yield ["env", *(f"{key}={text}" for key, text in tools.env.items()), *run]
+        finally:
+            _buildah(tools, "rm", name)
+
+
+def _prepare() -> debian.Building:
+    """Return buildah, after the base and the Python packages have been made."""
+    tools = debian.building()
+    _stamped("base", _base_stamp(), lambda: _make_base(tools))
+    _stamped("wheels", _hash(_REQUIREMENTS), _fetch_wheels)
+    return tools
 
 
 @contextmanager
@@ -144,11 +198,11 @@ def _hash(files: Iterable[Path]) -> str:
 
 
 def _fetch_wheels() -> None:
-    shutil.rmtree(_WHEELS, ignore_errors=True)
+    shutil.rmtree(WHEELS, ignore_errors=True)
     which = [word for file in _REQUIREMENTS for word in ("-r", str(file))]
     _run(
         [
-            *(sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(_WHEELS)),
+            *(sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(WHEELS)),
             *("--require-hashes", "--only-binary=:all:", "--python-version", _PYTHON, *which),
         ],
     )
@@ -187,7 +241,7 @@ def _make(tools: debian.Building) -> None:
         *("build-using-dockerfile", "--quiet", "--pull-never", "--tag", REFERENCE),
         *("--build-arg", f"BASE={_BASE}", "--build-arg", f"REVISION={REVISION}"),
         *("--build-arg", f"CREATED={CREATED}"),
-        *("--volume", f"{_WHEELS}:{_MOUNTED}:ro", str(ROOT)),
+        *("--volume", f"{WHEELS}:{_MOUNTED}:ro", str(ROOT)),
     )
     _ARCHIVE.unlink(missing_ok=True)
     _buildah(tools, "push", "--quiet", REFERENCE, f"docker-archive:{_ARCHIVE}:{REFERENCE}")
@@ -197,12 +251,10 @@ def _make(tools: debian.Building) -> None:
 
 def _buildah(tools: debian.Building, command: str, *words: str) -> str:
     policy = _FOLDER / "policy.json"
-    policy.write_text(json.dumps({"default": [{"type": "insecureAcceptAnything"}]}))
-    # vfs copies files, and works on any file system.
-    places = ("--root", str(_STORAGE), "--runroot", str(_STATE), "--storage-driver", "vfs")
+    policy.write_text(_POLICY)
     how = ["--signature-policy", str(policy)] if command in _UNDER_POLICY else []
     how += ["--isolation", "chroot"] if command == "build-using-dockerfile" else []
-    return _run([str(tools.buildah), *places, command, *how, *words], tools).strip()
+    return _run([str(tools.buildah), *_PLACES, command, *how, *words], tools).strip()
 
 
 def _run(command: list[str], tools: debian.Building | None = None) -> str:
