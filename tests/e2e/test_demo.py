@@ -30,7 +30,7 @@ def instance(prometheus: Server, tmp_path: Path) -> Iterator[str]:
     port = prometheus.take_target()
     address = f"127.0.0.1:{port}"
     # An empty library path: the demo needs no driver.
-    env = {"LD_LIBRARY_PATH": ""}
+    env = {"LD_LIBRARY_PATH": "", "XDG_STATE_HOME": str(tmp_path)}
     demo = Process([PODGPU, "demo", "--listen", address], tmp_path / "demo.log", env)
     try:
         demo.wait_for_answer(port, "/healthz")
