@@ -4,8 +4,6 @@ python3 load.py nccl SECONDS [EVERY PAUSE]  one process a GPU, all-reduce and ma
                                         pause for PAUSE seconds in each EVERY seconds
 python3 load.py share SECONDS GPU DUTY  matrix products for DUTY (0 to 1) of each 100 ms
 python3 load.py burst SECONDS GPU LENGTH EVERY  matrix products for LENGTH seconds in each EVERY
-python3 load.py full SECONDS GPU        large matrix products without a pause: full power
-python3 load.py copy SECONDS GPU        copies within the memory without a pause
 python3 load.py hold SECONDS MIB DUTY   the same, with allocated memory; prints the GPU
 python3 load.py serve SECONDS MIB LOW HIGH PERIOD  the same, for a part of the time that goes from
                                         LOW to HIGH and back within PERIOD seconds
@@ -80,28 +78,6 @@ def burst(seconds: float, gpu: int, length: float, every: float) -> None:
         time.sleep(max(0.0, every - (time.monotonic() - start)))
 
 
-def full(seconds: float, gpu: int) -> None:
-    torch.cuda.set_device(gpu)
-    matrix = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-    result = torch.empty_like(matrix)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        for _ in range(100):
-            torch.mm(matrix, matrix, out=result)
-        torch.cuda.synchronize()
-
-
-def copy(seconds: float, gpu: int) -> None:
-    torch.cuda.set_device(gpu)
-    source = torch.ones(4 << 30, device="cuda", dtype=torch.uint8)
-    target = torch.empty_like(source)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        for _ in range(50):
-            target.copy_(source)
-        torch.cuda.synchronize()
-
-
 def hold(seconds: float, mebibytes: int, duty: float) -> None:
     kept = torch.full((mebibytes << 20,), 1, device="cuda", dtype=torch.uint8)
     print(f"GPU-{torch.cuda.get_device_properties(kept.device).uuid}", flush=True)
@@ -117,8 +93,6 @@ if __name__ == "__main__":
         serve(float(sys.argv[2]), int(sys.argv[3]), *map(float, sys.argv[4:7]))
     elif sys.argv[1] == "burst":
         burst(float(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))
-    elif sys.argv[1] in {"full", "copy"}:
-        {"full": full, "copy": copy}[sys.argv[1]](float(sys.argv[2]), int(sys.argv[3]))
     elif sys.argv[1] == "hold":
         hold(float(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
     else:
