@@ -42,8 +42,8 @@ def test_a_running_demo_is_checked(machine: Path) -> None:
     assert config.sinks["usage"].options.path == path  # type: ignore[attr-defined]
 
 
-def test_a_demo_without_a_ledger_is_checked_without_one(machine: Path) -> None:
-    assert machine
+@pytest.mark.usefixtures("machine")
+def test_a_demo_without_a_ledger_is_checked_without_one() -> None:
     assert list(configured(None, ())[0].sinks) == ["metrics"]
 
 

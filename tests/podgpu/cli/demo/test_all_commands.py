@@ -82,7 +82,7 @@ def here(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(demo.folder)
 
 
-COMMANDS: Final = {
+COMMANDS: Final[dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]]] = {
     "check": [(("-c", CONFIG), ("recording", "usage"))],
     "completion": [(("bash",), ("demo", "usage"))],
     "dcgm-exporter": [(("--print-config",), ("nvml", ":9400"))],

@@ -25,7 +25,7 @@ def test_they_name_the_page_and_the_next_commands(port: str, page: str, top: str
 
 
 def test_a_demo_without_a_ledger_says_why() -> None:
-    found = dict(reversed(one) for one in messages("9400", "/x is full"))  # type: ignore[misc]
+    found = {text: level for level, text in messages("9400", "/x is full")}
     text = "the demo has no ledger, so podgpu usage has no data: /x is full"
     assert found[text] == logging.WARNING
     assert not any("four weeks" in each for each in found)

@@ -44,7 +44,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def demo(state: Path, machine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the path of the ledger of the demo that has run on the machine."""
-    assert machine
+    assert machine.is_dir()
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     return state / "podgpu" / "demo.db"
 
@@ -95,8 +95,8 @@ def test_a_configuration_comes_before_the_demo(demo: Path, machine: Path, capsys
     assert f"{machine}/own.db: does not exist" in err
 
 
-def test_without_a_demo_the_error_says_how_to_get_a_ledger(machine: Path, capsys: Capsys) -> None:
-    assert machine
+@pytest.mark.usefixtures("machine")
+def test_without_a_demo_the_error_says_how_to_get_a_ledger(capsys: Capsys) -> None:
     code, out, err = run(capsys)
     assert (code, out) == (2, "")
     assert "has no ledger" in err
