@@ -1,4 +1,4 @@
-"""The mark of a ledger with sample data: usage that a program made up, and that was not measured."""
+"""The mark of a ledger with sample data: usage that a program made up instead of measuring it."""
 
 import sqlite3
 from typing import Final
