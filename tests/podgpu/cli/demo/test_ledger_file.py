@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,11 @@ from podgpu.cli.demo.ledger_file import MAKER, write
 from podgpu.cli.demo.ledger_place import DemoLedgerError, files_of, latest, place, write_in_child
 from sinks.ledger.writer_lock import Lock, lock_of
 from tests.pipeline.ledger.open_ledger import moved, query, window_of
-from tests.podgpu.cli.demo.sample_nodes import NODE, NOW
+from tests.podgpu.cli.demo.sample_nodes import GPUS, NODE, NOW
 from tests.podgpu.cli.usage.ledgers import write_day
+
+SMALL = replace(NODE, devices=GPUS[:1])
+"""The node with one GPU, whose data is written in less time."""
 
 
 @pytest.fixture
@@ -86,7 +90,7 @@ def test_the_latest_file_is_that_of_the_demo_that_wrote_last(tmp_path: Path) -> 
 
 def test_the_file_is_marked_as_sample_data(tmp_path: Path) -> None:
     path = tmp_path / "demo.db"
-    write(path, NODE, NOW)
+    write(path, SMALL, NOW)
     window = window_of(path)
     assert (window.sample_data, window.node, window.end_ns) == (MAKER, "demo", NOW.wall_ns)
     assert locked_by(lock_of(path)) is None
@@ -94,7 +98,7 @@ def test_the_file_is_marked_as_sample_data(tmp_path: Path) -> None:
 
 def test_a_demo_that_is_started_a_day_later_replaces_its_file(tmp_path: Path) -> None:
     path = tmp_path / "demo.db"
-    write(path, NODE, NOW)
+    write(path, SMALL, NOW)
     # As after a kill: the old file has a log, and there is an incomplete new file.
     with closing(open_readwrite(path, "normal")) as connection:
         connection.execute("UPDATE hours SET held_ns = 0")
@@ -104,7 +108,7 @@ def test_a_demo_that_is_started_a_day_later_replaces_its_file(tmp_path: Path) ->
     for each in files_of(path.with_name("demo.db.new")):
         each.write_bytes(b"the start")
     later = moved(NOW, 86_400)
-    write(path, NODE, later)
+    write(path, SMALL, later)
     assert window_of(path).end_ns == later.wall_ns
     assert query(path, "PRAGMA integrity_check") == [("ok",)]
     assert sorted(each.name for each in tmp_path.iterdir() if each.is_file()) == [
@@ -124,7 +128,7 @@ def test_a_file_that_is_not_the_demos_is_never_replaced(content: str, tmp_path: 
         path.mkdir()
     before = path.stat()
     with pytest.raises(LedgerError, match="move it away: the demo replaces only its own ledger"):
-        write(path, NODE, NOW)
+        write(path, SMALL, NOW)
     after = path.stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
@@ -134,7 +138,7 @@ def test_a_ledger_in_use_is_not_replaced(tmp_path: Path) -> None:
     lock = Lock(path)
     lock.take()
     with pytest.raises(LedgerError, match=rf"is in use by process {os.getpid()}"):
-        write(path, NODE, NOW)
+        write(path, SMALL, NOW)
     assert not path.exists()
     lock.release()
 

@@ -105,6 +105,7 @@ def test_people_use_services_more_in_the_afternoon_of_a_working_day(ledger: Path
     assert busy[friday + 14] > 1.5 * busy[friday + 24 + 14]
 
 
+@pytest.mark.slow
 def test_the_accounts_continue_with_the_pods_of_the_recording(tmp_path: Path) -> None:
     path = written(tmp_path / "demo.db")
     with closing(open_readwrite(path, "normal")) as connection:
@@ -119,6 +120,7 @@ def test_the_accounts_continue_with_the_pods_of_the_recording(tmp_path: Path) ->
     assert {one.at for one in stored.accounts.values()} == {NOW}
 
 
+@pytest.mark.slow
 def test_the_same_moment_gives_the_same_data() -> None:
     one, other = sample_batch(NODE, NOW), sample_batch(NODE, NOW)
     assert one.hours == other.hours
