@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from pipeline.base.version import VERSION
+from pipeline.fields.field_plan import by_name
 from pipeline.model import (
     NS,
     DevicesDiscovered,
@@ -117,9 +119,9 @@ def read(path: Path, number: int, first: int, started: Instant | None) -> Input:
 
 
 def rounded(event: Event) -> Event:
-    """Return an event whose readings have four significant digits, unless they are whole numbers.
+    """Return an event whose gauges have four significant digits, unless they are whole numbers.
 
-    A recording is mostly readings, and digits that are noise do not compress.
+    A recording is mostly gauges, and digits that are noise do not compress.
     """
     if not isinstance(event, SamplesTaken):
         return event
@@ -127,9 +129,15 @@ def rounded(event: Event) -> Event:
 
 
 def _rounded(reading: Reading) -> Reading:
-    if not isinstance(reading.value, float) or reading.field.endswith(TIMESTAMP_SUFFIX):
+    field = by_name(reading.field)
+    is_gauge = field is not None and field.type == "gauge"
+    if not isinstance(reading.value, float) or not is_gauge or _is_time(reading):
         return reading
     return reading._replace(value=float(f"{reading.value:.4g}"))
+
+
+def _is_time(reading: Reading) -> bool:
+    return reading.field.endswith(TIMESTAMP_SUFFIX)
 
 
 def read_all(paths: Sequence[Path]) -> list[Input]:
@@ -220,7 +228,7 @@ def merge(inputs: Sequence[Input], output: Path, seconds: float) -> None:
     Raises:
         RecordingError: the file cannot be written.
     """
-    header = replace(inputs[0].header, node=NODE)
+    header = replace(inputs[0].header, node=NODE, version=VERSION)
     end_ns = header.started.mono_ns + round(seconds * NS)
     with RecordingWriter(output, header, overwrite=True) as writer:
         for seq, one in enumerate(_Merge(inputs).events(), 1):

@@ -11,6 +11,7 @@ from pipeline.model import (
     Envelope,
     Event,
     GpuProcess,
+    PodInfo,
     ProcessList,
     ProcessUse,
     RawDeviceId,
@@ -145,6 +146,8 @@ class Renaming:
                     "pci_bus_id": self._bus(value.pci_bus_id),
                     "facts": facts,
                 }
+            case PodInfo():
+                return self._metadata(value)
             case TopologyCard():
                 return {
                     "index": self._shifted(value.index),
@@ -168,6 +171,16 @@ class Renaming:
                 return {"text": self._numbers(value)}
             case _:
                 return {}
+
+    def _metadata(self, pod: PodInfo) -> Mapping[str, Any]:
+        """Return label and owner of a pod that has none: its team is its namespace."""
+        name, _, number = pod.name.rpartition("-")
+        added: dict[str, Any] = {}
+        if not pod.labels:
+            added["labels"] = (("team", pod.namespace),)
+        if not pod.owner_kind and number.isdecimal():
+            added |= {"owner_kind": "StatefulSet", "owner_name": name}
+        return added
 
     def _numbers(self, device: RawDeviceId) -> str:
         """Return the id with the GPU's number, which comes first, as of the merged node."""

@@ -76,8 +76,8 @@ async def record(played: Cast, output: Path, seconds: float) -> int:
     with TemporaryDirectory(prefix="podgpu-demo-") as name:
         node = Node(played, Path(name))
         async with node.serving():
-            for hours, container in enumerate(played.pods, 1):
-                await node.start(container, age=timedelta(hours=hours, minutes=7 * hours))
+            for place, container in enumerate(played.pods, 1):
+                await node.start(container, age=timedelta(hours=5 * place, minutes=11 * place))
             words = ["record", "-f", "-c", str(node.configuration()), "-o", str(output)]
             recorder = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "podgpu", *words),
