@@ -112,7 +112,8 @@ NOW = (
         (
             Target(
                 "count(max by (UUID, xid) "
-                f"(podgpu_xid_last_seen_timestamp_seconds{{{S}}}) > time() - 3600)"
+                f"(last_over_time(podgpu_xid_last_seen_timestamp_seconds{{{S}}}[1h])) "
+                "> time() - 3600)"
             ),
         ),
         width=4,
@@ -277,7 +278,7 @@ FAULTS = (
     ),
     Panel(
         "table",
-        "GPUs down",
+        "GPUs down and their holders",
         "GPUs that do not respond, and the containers that hold them.",
         (
             Target(

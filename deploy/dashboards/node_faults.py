@@ -18,7 +18,7 @@ def by_gpu(metric: str) -> str:
 FAULTS = (
     Panel(
         "table",
-        "XID errors",
+        "XID errors by container",
         "The last of each code on each GPU within the time shown, and each container that held or "
         "used the GPU then, with the action that NVIDIA advises.",
         (Target(xid_rows(S)),),

@@ -346,7 +346,7 @@ PODS_ROW = (
     ),
     Panel(
         "table",
-        "XID errors",
+        "XID errors by container",
         "The last of each code on each GPU within the time shown, of which podgpu counted an error "
         "for the container: it held or used the GPU at that time. An affected container is not "
         "necessarily the cause.",
