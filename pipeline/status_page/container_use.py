@@ -1,10 +1,11 @@
 """What containers and processes use of a device, from the usage accounts of a snapshot."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pipeline.base.safe_text import line
 from pipeline.model import ContainerUsage, Holder, PartialRef, Snapshot
+from pipeline.status_page.last_minute import BusyPoint, Key, busy_percent
 from pipeline.status_page.use_format import LARGEST, ProcessStatus, UserStatus, UseStatus
 
 
@@ -14,32 +15,36 @@ class DeviceUses:
     Args:
         snapshot: the snapshot; None before the first.
         uuid: the device.
+        oldest: a point about a minute ago of each container on a device.
 
     Attributes:
         memory_unattributed_bytes: memory that belongs to no known container; None if unknown.
     """
 
-    def __init__(self, snapshot: Snapshot | None, uuid: str) -> None:
+    def __init__(
+        self, snapshot: Snapshot | None, uuid: str, oldest: Mapping[Key, BusyPoint]
+    ) -> None:
         usage = None if snapshot is None else snapshot.usage
         account = None if usage is None else usage.devices.get(uuid)
-        containers = () if account is None else account.containers
         self.memory_unattributed_bytes = _count(
             None if account is None else account.memory_unattributed_bytes
         )
-        self._uses = {one.subject: one for one in containers if one.ended is None}
+        self._uses: dict[PartialRef, UseStatus] = {}
+        for one in () if account is None else account.containers:
+            if account is not None and one.ended is None:
+                self._uses[one.subject] = _use(one, busy_percent(account, one, oldest))
 
     def of(self, subject: PartialRef) -> UseStatus | None:
         """Return the use of a container; None if it has no account."""
-        found = self._uses.get(_whole_name(subject))
-        return None if found is None else _use(found)
+        return self._uses.get(_whole_name(subject))
 
     def without_holding(self, holders: Sequence[Holder]) -> tuple[UserStatus, ...]:
         """Return the containers that use the device and are not among its holders."""
         held = {_whole_name(one.subject) for one in holders}
         return tuple(
-            UserStatus(**names(subject), use=_use(one))
-            for subject, one in self._uses.items()
-            if subject not in held and (one.memory_bytes or one.recent_busy_ppm)
+            UserStatus(**names(subject), use=use)
+            for subject, use in self._uses.items()
+            if subject not in held and (use.memory_used_bytes or use.busy_percent)
         )
 
 
@@ -77,11 +82,11 @@ def _whole_name(subject: PartialRef) -> PartialRef:
     return replace(subject, container_id="")
 
 
-def _use(one: ContainerUsage) -> UseStatus:
-    busy, holding = one.recent_busy_ppm, one.holding
+def _use(one: ContainerUsage, busy: float | None) -> UseStatus:
+    holding = one.holding
     energy = one.energy_mj if holding is None else holding.energy_mj
     return UseStatus(
-        busy_percent=None if busy is None else round(busy / 1e4, 1),
+        busy_percent=busy,
         memory_used_bytes=_count(one.memory_bytes),
         energy_joules=None if energy is None else min(max(energy / 1e3, 0), LARGEST),
     )

@@ -159,7 +159,7 @@ def _common(view: _View, uuid: str, one: Attribution | None) -> dict[str, Any]:
     access = one.access if one is not None else ()
     every = one.holders if one is not None and holders_known else ()
     holders = every[: view.limit]
-    uses = DeviceUses(view.status_input.snapshot, uuid)
+    uses = DeviceUses(view.status_input.snapshot, uuid, view.status_input.past.minute)
     users = uses.without_holding(every)
     running = processes(view.status_input.snapshot, uuid)
     return {

@@ -7,6 +7,7 @@ from weakref import ref
 from pipeline.model import Snapshot
 from pipeline.status_page.fault_memory import FaultMemory, KnownFault, KnownXid
 from pipeline.status_page.last_hour import HourOfDevice, LastHour
+from pipeline.status_page.last_minute import BusyPoint, Key, LastMinute
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +18,13 @@ class Past:
         hours: the last hour of each device, by UUID.
         faults: faults that are present.
         xids: XID errors of the last hour.
+        minute: a point about a minute ago of each container on a device.
     """
 
     hours: Mapping[str, HourOfDevice] = field(default_factory=dict)
     faults: tuple[KnownFault, ...] = ()
     xids: tuple[KnownXid, ...] = ()
+    minute: Mapping[Key, BusyPoint] = field(default_factory=dict)
 
 
 class RecentPast:
@@ -32,6 +35,7 @@ class RecentPast:
         self._snapshot: Callable[[], Snapshot | None] = lambda: None
         self._hour = LastHour()
         self._faults = FaultMemory()
+        self._minute = LastMinute()
 
     def add(self, snapshot: Snapshot | None) -> None:
         """Add the newest snapshot; nothing happens if it was added before, or if there is none."""
@@ -40,7 +44,9 @@ class RecentPast:
         self._snapshot = ref(snapshot)
         self._hour.add(snapshot)
         self._faults.add(snapshot)
+        self._minute.add(snapshot)
 
     def known(self) -> Past:
         """Return a copy, which a thread can read."""
-        return Past(self._hour.hours(), self._faults.faults, self._faults.xids)
+        faults, minute = self._faults, self._minute.oldest()
+        return Past(self._hour.hours(), faults.faults, faults.xids, minute)

@@ -34,8 +34,8 @@ class UseStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What a container uses of a device, from the usage accounts.
 
     Attributes:
-        busy_percent: percentage of the last second or more in which its processes kept the device
-            busy; null if unknown.
+        busy_percent: percentage of the last minute, or of a shorter time if it has not been known
+            for as long, in which its processes kept the device busy; null if unknown.
         memory_used_bytes: device memory of its processes; null if unknown.
         energy_joules: its part of the GPU's energy since it has held or used the device; null if
             unknown.

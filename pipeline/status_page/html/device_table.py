@@ -76,7 +76,10 @@ def gpus(status: StatusDocument, *, debug: bool = False) -> str:
     note = ""
     if histories:
         time = span(steps * histories[0].step_seconds)
-        note = f'<p class="soft">The graphs show the last {time}.</p>\n'
+        note = (
+            f'<p class="soft">The graphs show the last {time}. How busy a container keeps a device '
+            "is its mean over the last minute.</p>\n"
+        )
     return note + table("gpus", "gpus", _COLUMNS, *bodies, classes=_CLASSES)
 
 

@@ -41,6 +41,9 @@ _HOURS: Final = 25
 
 _WEEK: Final = timedelta(days=7)
 
+_NEVER_IDLE: Final = "none"
+"""Idle time of a container that was busy for longer than its share of the time."""
+
 _MEANING: Final = (
     '<p class="soft">Held time is busy or idle. Each bar is an hour of all devices together; where '
     "it is lower or missing, there are no usage data.</p>\n"
@@ -190,6 +193,11 @@ def _notes(day: DayStatus) -> str:
         notes += '<p class="soft">* incomplete: a part of this value is unknown.</p>\n'
     if any(None in {each.busy_seconds, each.energy_joules} for each in rows):
         notes += '<p class="soft">&ndash; unknown: no source reported it in this time.</p>\n'
+    if any((each.idle_seconds or 0) < 0 for each in (*day.pods, *others, *day.devices)):
+        notes += (
+            f'<p class="soft">{_NEVER_IDLE}: busy for longer than the held part of the time, for '
+            "example because other holders of the device were idle.</p>\n"
+        )
     return notes
 
 
@@ -218,10 +226,14 @@ def _mark(usage: AmountsStatus) -> str:
     return " *" if usage.incomplete else ""
 
 
+def _idle(seconds: float) -> str:
+    return _NEVER_IDLE if seconds < 0 else hours(seconds)
+
+
 _BUSY: Final[_Columns] = {
     "Held": lambda usage: shown(usage.held_seconds, hours),
     "Busy": lambda usage: shown(usage.busy_seconds, hours),
-    "Idle": lambda usage: shown(usage.idle_seconds, hours),
+    "Idle": lambda usage: shown(usage.idle_seconds, _idle),
 }
 _ENERGY: Final[_Columns] = {"Energy": lambda usage: shown(usage.energy_joules, kilowatt_hours)}
 _POD: Final[_Columns] = {**_BUSY, **_ENERGY}

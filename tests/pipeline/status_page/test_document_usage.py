@@ -82,7 +82,7 @@ def test_the_last_day_on_the_page() -> None:
         ["lab/notebook-7c9d5f6b4-x2x4z", "8.0 h", "1.2 min", "8.0 h", "1.00 kWh"],
         ["lab/shell (uid u-1)", "1.0 h", *["\N{EN DASH} unknown"] * 2, "0.25 kWh"],
         ["lab/shell (uid u-2)", "0.5 h", "0.2 h", "0.2 h", "0.12 kWh"],
-        ["ml/greedy", "0.2 h", "1.0 h", "-0.8 h", "0.50 kWh"],
+        ["ml/greedy", "0.2 h", "1.0 h", "none", "0.50 kWh"],
         ["uid u-unnamed", "0.4 s", "0.2 s", "0.2 s", "0.01 Wh"],
         ["unattributed", "", "0.6 h", "", "2.75 kWh"],
         ["total *", "32.3 h", "23.1 h", "8.1 h", "18.00 kWh"],
@@ -92,6 +92,7 @@ def test_the_last_day_on_the_page() -> None:
     assert "Of 47.9 h of all devices, 0.4 h have no usage data." in text
     assert "* incomplete: a part of this value is unknown." in text
     assert "unknown: no source reported it in this time." in text
+    assert "none: busy for longer than the held part of the time" in text
 
 
 def by_device() -> UsageWindow:
