@@ -162,7 +162,7 @@ def test_gpus_that_are_shared_are_split_by_use() -> None:
             two[f"{name}"].busy_ns or 0
             for name in ("chat/assistant-0/server", "search/embeddings-0/encoder")
         ]
-        assert busy[0] > 1.5 * busy[1] > 0
+        assert busy[0] > 1.2 * busy[1] > 0
         assert two["notebooks/scratch-0/jupyter"].busy_ns == 0
         assert (two["notebooks/scratch-0/jupyter"].memory_bytes or 0) > 1 << 30
     three = users(played()[-1].snapshot, 3)
