@@ -1,6 +1,7 @@
 """The source `replay`: plays a recording."""
 
 import asyncio
+from pathlib import Path
 from typing import Final
 
 from pipeline.base.errors import PermanentError, TransientError
@@ -59,7 +60,7 @@ class ReplaySource:
     async def _play(self, ctx: SourceContext, began: Instant, *, is_repeat: bool) -> Instant:
         """Play the recording once; return the time at which the next pass starts."""
         original = self._options.time == "original"
-        recording = ReplayPass(self._path, began, self._options.speed, original=original)
+        recording = ReplayPass(Path(self._name), began, self._options.speed, original=original)
         chunk, announced = None, is_repeat
         async with opened(self._path) as file:
             while chunk != b"":
@@ -72,7 +73,7 @@ class ReplaySource:
                         ctx.log.info(text, self._name, header.node, header.version)
                     await _relay(ctx, batch, is_repeat=is_repeat)
         if not is_repeat:
-            _log_warnings(ctx, recording, self._name)
+            _log_warnings(ctx, recording)
         return recording.end()
 
     def _unreadable(self, error: OSError) -> PermanentError | TransientError:
@@ -107,18 +108,18 @@ async def _until(ctx: SourceContext, moment: Instant) -> None:
         await ctx.clock.sleep(early_ns / NS)
 
 
-def _log_warnings(ctx: SourceContext, recording: ReplayPass, name: str) -> None:
+def _log_warnings(ctx: SourceContext, recording: ReplayPass) -> None:
     """Log a warning if the recording is incomplete or contains unknown events."""
     if recording.truncated:
         ctx.log.warning(
             "%s is incomplete, as if the recorder was killed: replayed up to line %d",
-            name,
+            recording.path,
             recording.line,
         )
     for event, count in sorted(recording.skipped.items()):
         ctx.log.warning(
             "%s contains %d events of type %s, which this podgpu does not know: ignored",
-            name,
+            recording.path,
             count,
             event,
         )

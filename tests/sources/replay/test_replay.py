@@ -307,6 +307,10 @@ async def test_the_path_of_the_demo_plays_the_included_recording(
     monkeypatch.setattr(replay_options, "_DEMO_FILE", tmp_path / "none")
     with pytest.raises(PermanentError, match=r"No such file or directory\): reinstall podgpu"):
         await play("builtin:demo")
+    (tmp_path / "damaged").write_bytes(b"no recording")
+    monkeypatch.setattr(replay_options, "_DEMO_FILE", tmp_path / "damaged")
+    with pytest.raises(PermanentError, match=r"^builtin:demo is not a podgpu recording"):
+        await play("builtin:demo")
 
 
 def test_the_registry_builds_the_source() -> None:
