@@ -1,9 +1,9 @@
 """Programs of other projects, built from source: Kubernetes, Collectors, scrapers, release tools.
 
 Each folder is a Go module: go.mod lists the programs as tools, and go.sum has the checksums. Only
-the Collectors have code, which lists their components. One module for all is not possible, because
-the dependencies conflict. Programs are built below build/, and rebuilt only if the module has
-changed.
+the Collectors, which list their components, and the check of dashboards have code. One module for
+all is not possible, because the dependencies conflict. Programs are built below build/, and rebuilt
+only if the module has changed.
 """
 
 import fcntl
@@ -97,8 +97,16 @@ _ALL = {
         },
     ),
 }
+# Grafana's own types of dashboards, in a program that reads files with them.
+_ALL["grafana_schema"] = _Module({"grafana_schema": "podgpu.test/peers/grafana_schema"})
 # The reference parser of compose files.
 _ALL["compose"] = _Module({"compose": "github.com/compose-spec/compose-go/v2/cmd"})
+_ALL |= {
+    "kubectl": _Module(
+        {"kubectl": "k8s.io/kubernetes/cmd/kubectl"},
+        values={f"{_VERSION}.gitVersion": _KUBERNETES},
+    ),
+}
 # The tools of a release, in the versions of the workflow.
 _ALL |= {
     "actionlint": _Module({"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"}),
@@ -190,9 +198,19 @@ def helm() -> Path:
     return _one("helm")
 
 
+def grafana_schema() -> Path:
+    """Return the check of dashboards; build it if missing, which takes one minute."""
+    return _one("grafana_schema")
+
+
 def compose() -> Path:
     """Return the parser of compose files; build it if missing, which takes half a minute."""
     return _one("compose")
+
+
+def kubectl() -> Path:
+    """Return kubectl; build it if missing, which takes two minutes after Kubernetes."""
+    return _one("kubectl")
 
 
 def actionlint() -> Path:
