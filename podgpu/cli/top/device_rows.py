@@ -184,7 +184,8 @@ def _remark(device: Device) -> Line:
     if device.holders or device.users:
         return found or _idle(device)
     if isinstance(device, GpuStatus) and device.instances:
-        return found or styled(held(device), Style.SOFT)
+        # Short, because the name of the GPU is beside it.
+        return found or styled(held(device).replace(" instances held", " held"), Style.SOFT)
     if device.holders is None:
         return found  # a note says why they are unknown
     blank = styled(" ") if found else EMPTY
@@ -268,10 +269,10 @@ def _containers(device: Device, state: State, now: datetime, depth: int) -> Iter
         yield Row(Kind.CONTAINER, depth, remark=styled(f"and {more} more", Style.SOFT))
     for user in users:
         pod, container = _container_name(user)
-        cells = {**_use(user.use), Cell.HELD: styled("no claim", Style.WARNING)}
+        cells = {**_use(user.use), Cell.HELD: styled("not held", Style.WARNING)}
         yield Row(Kind.CONTAINER, depth, pod, detail=container, cells=cells, whole=state.whole)
     if more := len(device.users) - len(users) + device.users_left_out:
-        text = f"and {more} more without a claim"
+        text = f"and {more} more that do not hold it"
         yield Row(Kind.CONTAINER, depth, remark=styled(text, Style.SOFT))
     yield from _details(device, (), state, now, depth)
 

@@ -32,7 +32,7 @@ _NOTES: Final = (
     """POWER of a container is the energy that it has used since it got the device.""",
     """FOR is the time since the holder got the device. A + means at least: podgpu saw the holder
     then for the first time.""",
-    """A container with "no claim" uses the device and does not hold it.""",
+    """A container that uses the device and does not hold it is called "not held".""",
     """A dash is an unknown value. The reason is below the device.""",
 )
 

@@ -13,7 +13,7 @@ from podgpu.cli.top.ui_state import Sort, State, View
 _MOST_ERROR: Final = 3
 """Maximum number of lines of an error."""
 
-_MOST_NOTES: Final = 2
+_MOST_NOTES: Final = 3
 """Maximum number of lines about what was not measured on this node now."""
 
 _MORE: Final = " ..."
@@ -59,10 +59,11 @@ def header(daemon: DaemonStatus, width: int) -> list[Line]:
     if status.waiting_for:
         lines += _wrapped(f"not ready: {status.waiting_for}", width, Style.WARNING)
     if status.notes:
-        noted = _wrapped(" ".join(status.notes), width - len(_MORE), Style.PLAIN)
-        lines += noted[:_MOST_NOTES]
+        noted = wrapped(" ".join(status.notes), max(width, 2))
         if len(noted) > _MOST_NOTES:
-            lines[-1] += styled(_MORE)
+            last = wrapped(noted[_MOST_NOTES - 1], max(width - len(_MORE), 2))[0]
+            noted = [*noted[: _MOST_NOTES - 1], f"{last}{_MORE}"]
+        lines += map(styled, noted)
     return [fitted(line, width) for line in lines]
 
 

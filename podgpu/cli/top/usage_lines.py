@@ -64,6 +64,9 @@ def _lines(status: StatusDocument, width: int) -> Iterator[Line]:
         )
         yield from _sentence(text, width)
         return
+    if usage.sample_data is not None:
+        text = f"This is sample data, made by {usage.sample_data}. It was not measured."
+        yield from _sentence(text, width, Style.WARNING)
     if usage.error is not None:
         text = f"The ledger {usage.sink} cannot be read now: {usage.error}"
         yield from _sentence(text, width, Style.WARNING)

@@ -18,7 +18,6 @@ from podgpu.cli.top.screen_frame import footer, header
 from podgpu.cli.top.styled_text import EMPTY, Line, Style, fitted, restyled, styled
 from podgpu.cli.top.table_layout import LEAST, heading, layout_of, table_lines
 from podgpu.cli.top.ui_state import State, View
-from podgpu.cli.top.usage_lines import usage_lines
 
 MOST_ABOVE: Final = 2
 """Maximum number of lines that are shown above the body for its first line: GPU and instance."""
@@ -109,6 +108,9 @@ def _body(status: StatusDocument, state: State, width: int) -> list[BodyLine]:
             lines = problem_lines(listed(status), status.time, width)
             lines = lines or [styled("No problem is known.")]
         case View.USAGE:
+            # Imported only if it is needed: it takes as long as all the rest.
+            from podgpu.cli.top.usage_lines import usage_lines
+
             lines = usage_lines(status, width)
         case View.COMPONENTS:
             lines = component_lines(status, width)

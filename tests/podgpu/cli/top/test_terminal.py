@@ -64,7 +64,7 @@ async def test_all_views_in_a_terminal_of_80_by_24(served: Served) -> None:
         assert lines[0].startswith("node-1  8 GPUs: 8 up; 56 MIG instances")
         assert lines[0].endswith("08:10:00 UTC")
         assert " ".join(lines[1].split()) == "GPU, HELD BY last 5m BUSY MEMORY GiB POWER TEMP,FOR"
-        assert lines[2].startswith("0 H100 80GB HB~ 5 of 7 instances held")
+        assert lines[2].startswith("0 H100 80GB HBM3 5 of 7 held")
         assert lines[4].startswith("  1g.10gb 8/0 ml/notebook~1-7c9d5f6b4  13%")
         assert "     ▁    1.3/10.0" in lines[4]
         assert lines[4].endswith("10m+")
@@ -109,7 +109,7 @@ async def test_a_daemon_that_stops_is_reported_and_the_last_table_stays(served: 
         served.gone.set()
         lines = await session.until(shown("NO RESPONSE for"))
         assert f"no server responds at {url}" in " ".join(lines[1:3])
-        assert "5 of 7 instances held" in "".join(lines)
+        assert "5 of 7 held" in "".join(lines)
         session.process.send_signal(signal.SIGINT)
         assert await asyncio.wait_for(session.process.wait(), 10) == 0
 

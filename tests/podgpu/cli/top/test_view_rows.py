@@ -129,7 +129,7 @@ def test_folded_rows_count_the_held_instances() -> None:
     shown = lines("mig", State(folded=True))
     rows = [line for line in shown if line[:1].isdigit()]
     assert [line.split()[0] for line in rows] == [str(n) for n in range(8)]
-    assert all("of 7 instances held" in line for line in rows)
+    assert all("of 7 held" in line for line in rows)
     assert "1g.10gb" not in "".join(shown)
 
 

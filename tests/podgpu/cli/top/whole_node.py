@@ -360,6 +360,7 @@ def _usage() -> UsageStatus:
         ),
         hours=hours,
         days=days,
+        sample_data="podgpu demo",
     )
 
 
@@ -394,6 +395,7 @@ def whole_node() -> StatusDocument:
         notes=(
             "This is a recording, played by the source recording. It does not show this machine.",
             "Simulated, not real: GPU 4, GPU 5, GPU 6, GPU 7.",
+            "The usage is sample data, made by podgpu demo. It was not measured.",
         ),
         time=NOW,
         started=ago(hours=5),
