@@ -11,7 +11,8 @@ import yaml
 _README = """\
 # podgpu
 
-{description}. This page is generated from `Chart.yaml` and `values.yaml`.
+{description}. This page is generated from `Chart.yaml` and
+`values.yaml`.
 
 ```
 helm install podgpu deploy/chart -n podgpu --create-namespace --set image.repository=REGISTRY/podgpu
