@@ -8,6 +8,9 @@ _MIN_SECRET_LENGTH: Final = 4
 """Minimum length of a secret: shorter text may occur anywhere by chance."""
 
 _CUT: Final = "..."
+_KEPT: Final = 0.8
+"""Part of the maximum length that a text that is cut between words has at least."""
+
 _REDACTED: Final = "(concealed)"
 
 
@@ -32,9 +35,12 @@ def without_control_characters(value: str) -> str:
 
 
 def line(value: str, longest: int = 300) -> str:
-    """Return a text for a message: on one line, and cut to a readable length."""
-    cut = value if len(value) <= longest else value[:longest] + _CUT
-    return "".join(c if c.isprintable() else " " for c in cut)
+    """Return a text for a message: on one line, and cut to a readable length, between words."""
+    if len(value) > longest:
+        # A long word at the end is cut itself, so that most of the text is kept.
+        start, _, _ = value[: longest + 1].rpartition(" ")
+        value = (start if len(start) > longest * _KEPT else value[:longest]) + _CUT
+    return "".join(c if c.isprintable() else " " for c in value)
 
 
 def shortened(value: str, longest: int = 64, at: int | None = None) -> str:

@@ -14,6 +14,7 @@ WHOLE = whole_node()
 
 
 def changed(**changes: Any) -> StatusDocument:
+    assert WHOLE.usage is not None
     return msgspec.structs.replace(WHOLE, usage=msgspec.structs.replace(WHOLE.usage, **changes))
 
 
