@@ -20,7 +20,7 @@ from tests.demo.pod_objects import NODE, identity, raw_pod
 from tests.fakes import kubelet
 from tests.fakes.nri import FakeRuntime, wire
 from tests.fakes.nvml import FakeNvml, Gpu, Load, Mig, Proc, Scenario, slices
-from tests.fakes.nvml.topologies import hgx
+from tests.fakes.nvml.topologies import joined, sockets
 from tests.sources.kernel.logs import Kmsg
 from tests.sources.nvml.fake_procfs import Proc as Procfs
 from tests.support.kube import ApiServer, Collection
@@ -69,7 +69,9 @@ class Node:
         self._running: dict[str, _Running] = {}
         self._ended: list[tuple[int, Load]] = []
         self._next_pid = _FIRST_PID
-        self._base = hgx(len(self.cast.cards))
+        count = len(self.cast.cards)
+        # Four GPUs at each socket, all on NVSwitches.
+        self._base = joined(sockets(count, 4), switches=[range(count)])
         self._boards = [Board(card, place) for place, card in enumerate(self.cast.cards)]
         self._migs: list[list[Mig]] = [
             slices(place, *card.instances) for place, card in enumerate(self.cast.cards)
