@@ -68,7 +68,10 @@ def push(
     size: str = "64MiB",
     **more: object,
 ) -> dict[str, Any]:
-    """Return a sink `otlp` with short retry intervals."""
+    """Return a sink `otlp` with short retry intervals.
+
+    It sends no log records: the queue counts them like points.
+    """
     kept = {"max_size": size} if queue is None else {"path": str(queue), "max_size": size}
     return {
         "kind": "otlp",
@@ -77,6 +80,7 @@ def push(
         "queue": kept,
         "retry": {"initial": "100ms", "max": "1s"},
         "timeout": "5s",
+        "logs": False,
         **more,
     }
 

@@ -221,6 +221,7 @@ def test_o10_a_dead_receiver_does_not_affect_the_other_sink(
     ages: list[float] = []
     with pushing(tmp_path / "podgpu", both) as pusher:
         wait_until(lambda: pusher.wait_account("dead").queued > 1000, "a queue", every=0.2)
+        wait_until(lambda: pusher.wait_account().delivering, "deliveries", every=0.2)
         for _ in range(10):
             account = pusher.wait_account()
             assert account.delivering

@@ -66,7 +66,7 @@ def held_by(collector: Collector, pod: str) -> bool:
 def test_a_log_record_of_an_ended_holding_has_the_resource_of_its_metrics(
     place: Place, collector: Collector, protocol: str
 ) -> None:
-    with place.pushing({"otlp": push(collector.url(protocol), protocol)}) as pusher:
+    with place.pushing({"otlp": push(collector.url(protocol), protocol, logs=True)}) as pusher:
         for pod in ("train-0", "train-1"):
             place.hold({pod: [UUIDS[1]]})
             wait_until(partial(held_by, collector, pod), "the account", every=0.2)
@@ -101,7 +101,7 @@ def test_a_collector_without_a_log_pipeline_receives_all_metrics(
     place: Place, collect: Collect, protocol: str
 ) -> None:
     collector = collect("metrics-alone", logs=False)
-    with place.pushing({"otlp": push(collector.url(protocol), protocol)}) as pusher:
+    with place.pushing({"otlp": push(collector.url(protocol), protocol, logs=True)}) as pusher:
         for pod in ("train-0", "train-1"):
             place.hold({pod: [UUIDS[1]]})
             wait_until(partial(held_by, collector, pod), "the account", every=0.2)
