@@ -8,6 +8,9 @@ from pipeline.status_page.fault_memory import KnownFault
 
 Severity: TypeAlias = Literal["critical", "warning", "info"]
 
+UNLISTED_XID: Final = "a code that is not in NVIDIA's catalogue"
+UNLISTED_XID_ADVICE: Final = "look for the line with this code in the kernel log"
+
 _DRAIN: Final = "when no pod uses it, reset the GPU or reboot the node"
 
 _VENDOR: Final = "contact the vendor of the GPU"

@@ -13,7 +13,7 @@ from pipeline.status_page.container_use import names
 from pipeline.status_page.daemon_state import StatusInput, date
 from pipeline.status_page.display_text import device_name, gpu_name
 from pipeline.status_page.fault_memory import KnownFault, KnownXid
-from pipeline.status_page.fault_texts import fault_text
+from pipeline.status_page.fault_texts import UNLISTED_XID, UNLISTED_XID_ADVICE, fault_text
 from pipeline.status_page.status_document import GpuStatus, StatusDocument, XidStatus
 from pipeline.status_page.use_format import AffectedStatus, ProblemStatus
 
@@ -138,11 +138,11 @@ def _xid(
     if severity is None or last is None or _age(last, status_input) > limit:
         return None
     where = gpu_name(gpu)
-    meaning = "a code that is not in NVIDIA's catalogue" if known is None else known.meaning
+    meaning = UNLISTED_XID if known is None else known.meaning
     count = counted.errors if counted is not None else None
     often = f", {count} times since podgpu started" if count is not None and count > 1 else ""
     victims = [] if error is None else [_victim(one) for one in error.victims]
-    advice = "look for the line with this code in the kernel log" if known is None else known.advice
+    advice = UNLISTED_XID_ADVICE if known is None else known.advice
     return ProblemStatus(
         kind="xid",
         severity=severity,

@@ -43,11 +43,6 @@ def unknown(reason: str) -> str:
     return f"{_UNKNOWN}<small>{text(reason)}</small>"
 
 
-def known(value: str) -> str:
-    """Return a text, or a dash if the text is `unknown`."""
-    return _UNKNOWN if value == UNKNOWN else text(value)
-
-
 def shown(value: T | None, form: Callable[[T], str]) -> str:
     """Return a value as text, formatted by `form`; a dash if the value is None."""
     return _UNKNOWN if value is None else text(form(value))

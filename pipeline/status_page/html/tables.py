@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from pipeline.status_page.display_text import UNKNOWN, amount, size, span, unresolved_text
-from pipeline.status_page.html.elements import cell, known, row, shown, table, text
+from pipeline.status_page.display_text import amount, size, span, unresolved_text
+from pipeline.status_page.html.elements import cell, row, table, text, unknown
 from pipeline.status_page.status_document import ErrorStatus, SinkStatus, SourceStatus
 
 _SOURCES: Final = ("Source", "State", "Last report", "Holders confirmed", "Restarts", "Last error")
@@ -41,13 +41,13 @@ def _source(source: SourceStatus) -> str:
     played = "" if source.relayed_by is None else "<small>in the recording</small>"
     unresolved = unresolved_text(source.unresolved)
     note = f'<small class="warn">{unresolved}</small>' if unresolved else ""
-    confirmed = source.confirmed_seconds
+    age, confirmed = source.age_seconds, source.confirmed_seconds
     return _row(
         source.name,
         source.kind,
         played,
         cell(_STATES[source.state] + note, label="State"),
-        cell(shown(source.age_seconds, _ago), "num", "Last report"),
+        cell("never" if age is None else _ago(age), "num", "Last report"),
         # Empty for a source that reports no holders.
         cell(_ago(confirmed), "num", "Holders confirmed")
         if confirmed is not None
@@ -60,7 +60,7 @@ def _source(source: SourceStatus) -> str:
 def _sink(sink: SinkStatus) -> str:
     state = '<span class="bad">down</span>'
     if sink.up is None:
-        state = known(UNKNOWN)
+        state = unknown("no report yet")
     elif sink.up:
         state = "up"
         if sink.delivering is not None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from pipeline.fields.xid_catalogue import XIDS
 from pipeline.status_page.display_text import amount, gpu_name, span
+from pipeline.status_page.fault_texts import UNLISTED_XID, UNLISTED_XID_ADVICE
 from pipeline.status_page.html.elements import cell, row, shown, table, text
 from pipeline.status_page.status_document import GpuStatus, XidStatus
 
@@ -37,8 +38,8 @@ def _row(gpu: GpuStatus, one: XidStatus, now: datetime) -> str:
     return row(
         f"<b>{text(gpu_name(gpu))}</b>",
         cell(str(one.code), "num", "XID")
-        + cell(shown(one.meaning, str), "wide", "Meaning")
-        + cell(shown(None if known is None else known.advice, str), "wide", "Advice")
+        + cell(text(one.meaning or UNLISTED_XID), "wide", "Meaning")
+        + cell(text(UNLISTED_XID_ADVICE if known is None else known.advice), "wide", "Advice")
         + cell(shown(one.errors, amount), "num", "Errors")
         + cell(last, "num", "Last"),
     )

@@ -218,7 +218,10 @@ def test_sources_and_sinks_are_shown_with_their_errors() -> None:
 def test_not_ready_is_shown_with_its_reason() -> None:
     text = shown("nothing-yet").text
     assert "Not ready: waiting for the first report of: gpus, kubelet" in text
-    assert "no report yet" in text
+    [_, gpus, _] = table(shown("nothing-yet"), "parts")
+    assert gpus[1:3] == ["no report yet", "never"]
+    [_, metrics] = table(shown("nothing-yet"), "parts", 1)
+    assert metrics[1] == "\N{EN DASH} unknown no report yet"
 
 
 def test_of_many_holders_some_are_named_and_the_rest_counted() -> None:

@@ -91,5 +91,13 @@ def test_the_page_has_a_table_of_errors() -> None:
     ]
 
 
+def test_a_code_that_is_not_in_the_catalogue_has_advice() -> None:
+    [_, row] = table(read(page(status(counted(4711, 1)), ())), "xids")
+    assert row[2:4] == [
+        "a code that is not in NVIDIA's catalogue",
+        "look for the line with this code in the kernel log",
+    ]
+
+
 def test_without_errors_the_page_has_no_such_table() -> None:
     assert 'id="xids"' not in body(status(counted(79, 0)), ())
