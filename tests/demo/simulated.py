@@ -21,6 +21,7 @@ from typing import Final
 from tests.demo.cast import Cast, cast
 from tests.demo.node import Node
 
+ROOT: Final = Path(__file__).resolve().parents[2]
 TICK_S: Final = 0.25
 """How often the readings change."""
 
@@ -81,6 +82,7 @@ async def record(played: Cast, output: Path, seconds: float) -> int:
             words = ["record", "-f", "-c", str(node.configuration()), "-o", str(output)]
             recorder = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "podgpu", *words),
+                cwd=ROOT,
                 env={**os.environ, **node.environment()},
             )
             try:
