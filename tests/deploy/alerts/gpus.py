@@ -43,6 +43,20 @@ GPUS: Mapping[str, tuple[Case, ...]] = {
             f"GPU 0 of {NODE} does not respond",
             f"{UUID} is lost or hangs, or its driver does not respond. No holder is known.",
         ),
+        Case(
+            "lost for a minute in each four",
+            {gpu(UP): "1 1 1 0 " * 5 + "1x20", gpu(UP, **OTHER): "1x45"},
+            18,
+            [device()],
+            f"GPU 0 of {NODE} is lost again and again",
+            f"{UUID} is lost or hangs, or its driver does not respond. No holder is known.",
+            resolved=35,
+        ),
+        Case(
+            "lost twice for a minute",
+            {gpu(UP): "1x9 0 1x5 0 1x20", gpu(UP, **OTHER): "1x45"},
+            20,
+        ),
         Case("for less than two minutes", {gpu(UP): "1x9 0x9", gpu(UP, **OTHER): "1x19"}, 11),
         Case(
             "the end of its pod does not restart the waiting time",

@@ -26,7 +26,14 @@ READINGS: Mapping[str, str] = {
     **_of_each("podgpu_xid_errors_total", "0", xid="79"),
     **{
         series_: value
-        for reason, value in (("hw_thermal", "0"), ("gpu_idle", "1"), ("sync_boost", "1"))
+        for reason, value in (
+            ("hw_thermal", "0"),
+            ("hw_slowdown", "0"),
+            # Of a busy H100 that draws 689 W, with a limit of 700 W.
+            ("power_cap", "1"),
+            ("gpu_idle", "1"),
+            ("sync_boost", "1"),
+        )
         for series_, value in _of_each("podgpu_clock_throttle_active", value, reason=reason).items()
     },
     **_of_each("podgpu_attribution_conflicts", "0"),
