@@ -21,10 +21,11 @@ HOLDERS = {
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_recording_begins_with_holders_and_users(tmp_path: Path) -> None:
     path, output = tmp_path / "one.gz", tmp_path / "demo.gz"
-    words = [sys.executable, "-m", "tests.demo.simulated", str(path), "--seconds", "4"]
-    subprocess.run(words, cwd=ROOT, check=True, timeout=50)
+    words = [sys.executable, "-m", "tests.demo.simulated", str(path), "--seconds", "6"]
+    subprocess.run(words, cwd=ROOT, check=True, timeout=250)
     merge(read_all([path]), output, 60)
     snapshot = [moment.snapshot for moment in moments(output, 60)][-1]
     found = {}
