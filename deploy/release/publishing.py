@@ -108,9 +108,12 @@ def verify(settings: Settings) -> None:
 def manifest_digest(archive: Path) -> str:
     """Return the digest of the only image in an OCI archive."""
     with tarfile.open(archive) as tar:
-        file = tar.extractfile("index.json")
+        try:
+            file = tar.extractfile("index.json")
+        except KeyError:
+            file = None
         if file is None:
-            raise ReleaseError(f"{archive} has no index.json: it is no OCI archive")
+            raise ReleaseError(f"{archive} is no OCI archive: run `make release-image` again")
         (manifest,) = json.loads(file.read())["manifests"]
     digest: str = manifest["digest"]
     return digest

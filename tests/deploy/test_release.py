@@ -112,6 +112,14 @@ def test_sums_and_digests_are_those_of_the_files(tmp_path: Path) -> None:
     )
 
 
+def test_an_archive_that_is_no_oci_archive_is_named(tmp_path: Path) -> None:
+    archive = tmp_path / "podgpu-image-0.1.0-amd64.tar"
+    with tarfile.open(archive, "w"):
+        pass
+    with pytest.raises(ReleaseError, match=r"amd64\.tar is no OCI archive"):
+        publishing.manifest_digest(archive)
+
+
 def test_the_provenance_of_a_workflow_names_commit_workflow_and_run() -> None:
     env = {
         "GITHUB_ACTIONS": "true",
