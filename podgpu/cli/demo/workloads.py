@@ -133,7 +133,7 @@ WORKLOADS: Final = (
         Span(9.2, before="research/llama-train-0"), (0.71, 0.71), 460, 96,
     ),
     Workload(
-        "research/llama-train-0/trainer", "Job/llama-train", (0, 1), Present(2.37),
+        "research/llama-train-0/trainer", "StatefulSet/llama-train", (0, 1), Present(2.37),
         (0.96, 0.96), 530, 121,
     ),
     # Services and a notebook share a GPU.
@@ -153,11 +153,12 @@ WORKLOADS: Final = (
         (0.04, 0.21), 290, 8,
     ),
     Workload(
-        "notebooks/scratch-{n}/jupyter", "Notebook/scratch", (2,),
+        "notebooks/scratch-{n}/jupyter", "StatefulSet/scratch", (2,),
         Daily(8.4, 9.3, WEEKDAYS, before="notebooks/scratch-0"), (0.01, 0.03), 190, 17,
     ),
     Workload(
-        "notebooks/scratch-0/jupyter", "Notebook/scratch", (2,), Present(0.24), (0.0, 0.0), 190, 17,
+        "notebooks/scratch-0/jupyter", "StatefulSet/scratch", (2,), Present(0.24),
+        (0.0, 0.0), 190, 17,
     ),
     # Cameras: two services, and a shell without a claim.
     Workload(
@@ -184,11 +185,11 @@ WORKLOADS: Final = (
     ),
     # MIG instances; one has been free since the last canary.
     Workload(
-        "notebooks/lab-{n}/jupyter", "Notebook/lab", ((4, 0),),
+        "notebooks/lab-{n}/jupyter", "StatefulSet/lab", ((4, 0),),
         Daily(7.8, 9.9, WEEKDAYS, before="notebooks/lab-0"), (0.03, 0.24), 140, 9,
     ),
     Workload(
-        "notebooks/lab-0/jupyter", "Notebook/lab", ((4, 0),), Present(3.2), (0.02, 0.27), 140, 9,
+        "notebooks/lab-0/jupyter", "StatefulSet/lab", ((4, 0),), Present(3.2), (0.02, 0.27), 140, 9,
     ),
     Workload(
         "serving/small-1/server", "StatefulSet/small", ((4, 1),),
@@ -203,32 +204,35 @@ WORKLOADS: Final = (
     ),
     # Fine-tuning and evaluation share a GPU, which has had faults.
     Workload(
-        "research/finetune-{n}/trainer", "Job/finetune", (5,),
+        "research/finetune-{n}/trainer", "StatefulSet/finetune", (5,),
         Daily(17.5, 14.5, before="research/finetune-0"), (0.63, 0.63), 420, 37,
         xids=((9, 31, 1), (17, 79, 1), (20, 31, 2)),
     ),
     Workload(
-        "research/eval-{n}/eval", "Job/eval", (5,), Daily(23, 3.4, before="research/eval-0"),
-        (0.27, 0.27), 330, 14, xids=((17, 79, 1),),
+        "research/eval-{n}/eval", "StatefulSet/eval", (5,),
+        Daily(23, 3.4, before="research/eval-0"), (0.27, 0.27), 330, 14, xids=((17, 79, 1),),
     ),
     Workload(
-        "research/finetune-0/trainer", "Job/finetune", (5,), Present(0.88), (0.62, 0.62), 420, 37,
+        "research/finetune-0/trainer", "StatefulSet/finetune", (5,), Present(0.88),
+        (0.62, 0.62), 420, 37,
         xids=((1, 31, 1),),
     ),
-    Workload("research/eval-0/eval", "Job/eval", (5,), Present(0.41), (0.26, 0.26), 330, 14),
+    Workload(
+        "research/eval-0/eval", "StatefulSet/eval", (5,), Present(0.41), (0.26, 0.26), 330, 14,
+    ),
     # Batch jobs at night, and on working days. Two sources disagree about the present holder: one
     # of the two pods only uses the GPU.
     Workload(
-        "batch/render-{n}/render", "CronJob/render", (6,),
+        "batch/render-{n}/render", "Job/render", (6,),
         Daily(21.7, 7.2, before="batch/encode-0"), (0.9, 0.9), 450, 41,
     ),
     Workload(
-        "batch/encode-{n}/encode", "CronJob/encode", (6,),
+        "batch/encode-{n}/encode", "Job/encode", (6,),
         Daily(9.2, 5.3, WEEKDAYS, before="batch/encode-0"), (0.36, 0.36), 220, 6,
     ),
-    Workload("batch/render-0/render", "CronJob/render", (6,), Present(0.5), (0.56, 0.56), 450, 14),
+    Workload("batch/render-0/render", "Job/render", (6,), Present(0.5), (0.56, 0.56), 450, 14),
     Workload(
-        "batch/encode-0/encode", "CronJob/encode", (6,), Present(0.6), (0.2, 0.2), 220, 5,
+        "batch/encode-0/encode", "Job/encode", (6,), Present(0.6), (0.2, 0.2), 220, 5,
         claimed=False,
     ),
     # A GPU that is mostly free: a test each night, and pods of 300 ms.

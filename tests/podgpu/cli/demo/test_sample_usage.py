@@ -158,3 +158,12 @@ def test_the_shipped_recording_has_every_device_and_every_present_pod_of_the_tab
             namespace, pod, _ = workload.name.split("/")
             assert (namespace, pod) in node.ages
     assert node.name == "demo"
+
+
+def test_a_present_pod_has_the_owner_that_the_recording_says() -> None:
+    node = read_node(recording_path(DEMO))
+    for workload in WORKLOADS:
+        namespace, pod, _ = workload.name.split("/")
+        if found := node.pods.get((namespace, pod)):
+            owner = f"{found.owner_kind}/{found.owner_name}" if found.owner_kind else ""
+            assert workload.owner == owner, workload.name
