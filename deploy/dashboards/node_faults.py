@@ -23,6 +23,7 @@ FAULTS = (
         "used the GPU then, with the action that NVIDIA advises.",
         (Target(xid_rows(S)),),
         width=24,
+        height=6,
         columns={title: name for title, name in XID_COLUMNS.items() if title != "Hostname"},
         cells={
             **{title: cell for title, cell in XID_CELLS.items() if title not in ("Node", "GPU")}

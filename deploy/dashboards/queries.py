@@ -107,14 +107,18 @@ def xid_rows(select: str, *, of_pods: bool = False) -> str:
     """
     devices = "" if of_pods else select
     seen = (
-        f"(max by (Hostname, gpu, UUID, xid) (last_over_time({_SEEN}{{{devices}}}[$__range])) "
-        "> time() - $__range_s)"
+        "(topk by (UUID, xid) (1, max by (Hostname, gpu, UUID, xid) "
+        f"(last_over_time({_SEEN}{{{devices}}}[$__range]))) > time() - $__range_s)"
     )
     containers = (
         "max by (UUID, xid, namespace, pod, container) "
         f"(last_over_time({_VICTIMS}{{{select}}}[$__range]))"
     )
-    info = "max by (Hostname, xid, meaning, action) (last_over_time(podgpu_xid_info[$__range]))"
+    # Another release can have another text: one of them.
+    info = (
+        "topk by (Hostname, xid) (1, max by (Hostname, xid, meaning, action) "
+        "(last_over_time(podgpu_xid_info[$__range])))"
+    )
     rows = f"{seen} * on (UUID, xid) group_right (Hostname, gpu) ({containers} > bool 0)"
     if not of_pods:
         rows = f"({rows} or on (UUID, xid) {seen})"

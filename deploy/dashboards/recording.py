@@ -89,10 +89,13 @@ def _sizes() -> str:
 
 
 def _by_workload(value: str) -> str:
-    """Return sums by node, namespace and workload; without a known workload, with empty names."""
+    """Return sums by node, namespace and workload; without a known workload, with empty names.
+
+    A pod can have several series, of which one is used: its owner may change, or become known late.
+    """
     owner = (
-        "max by (pod_uid, owner_kind, owner_name) "
-        f'(last_over_time(podgpu_pod_info{{pod_uid!=""}}[{_LONGEST_GAP}]))'
+        "topk by (pod_uid) (1, max by (pod_uid, owner_kind, owner_name) "
+        f'(last_over_time(podgpu_pod_info{{pod_uid!="",owner_name!=""}}[{_LONGEST_GAP}])))'
     )
     return (
         f"sum by ({OF_WORKLOAD}) (\n"

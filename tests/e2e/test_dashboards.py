@@ -34,7 +34,9 @@ EMPTY = {
     "fleet: Use: GPUs held and free: C",  # all holders are known
     "fleet: Use: GPUs held and free: D",  # no GPU is down
     "fleet: Faults: GPUs down and their holders: A",
-    "fleet: Faults: Memory that needs a reset: B",
+    "fleet: Faults: GPUs that need attention: A",
+    "fleet: Faults: GPUs that need attention: C",
+    "fleet: Faults: GPUs that need attention: D",
     "pods: Pods: Workloads: A",  # needs an API server
 }
 """Queries without a result on this node, which does not have every fault."""
@@ -320,6 +322,44 @@ def test_two_podgpus_on_one_node_double_no_value(tmp_path: Path) -> None:
         ],
     }
     assert len(test["promql_expr_test"]) == len(TWICE)
+    cases = tmp_path / "tests.yaml"
+    cases.write_text(json.dumps({"rule_files": [], "tests": [test]}))
+    run(debian.prometheus().promtool, "test", "rules", cases)
+
+
+def test_labels_that_change_within_the_time_range_break_no_query(tmp_path: Path) -> None:
+    """A GPU gets another index, and another release of podgpu has another text for a code."""
+    card = 'Hostname="n",UUID="GPU-a"'
+    pod = 'namespace="ml",pod="a",container="c",pod_uid="u"'
+    texts = [
+        f'podgpu_xid_info{{Hostname="n",xid="79",meaning="{each}",action="x"}}' for each in "ab"
+    ]
+    seen = [
+        f'podgpu_xid_last_seen_timestamp_seconds{{{card},gpu="{at}",xid="79"}}' for at in (0, 1)
+    ]
+    victim = f'podgpu_container_xid_errors_total{{{card},gpu="1",{pod},xid="79"}}'
+    values = {
+        seen[0]: "60x3 stale",
+        seen[1]: "_x4 60 300x4",
+        texts[0]: "1x3 stale",
+        texts[1]: "_x4 1x5",
+        victim: "_x4 2x5",
+    }
+    choices = {"node": "n", "gpu": ".*", "namespace": ".+", "pod": ".+", "instance": ".*"}
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": found} for name, found in values.items()],
+        "promql_expr_test": [
+            {
+                "expr": f"count({filled(query.expr, choices, 60)})",
+                "eval_time": "9m",
+                "exp_samples": [{"labels": "{}", "value": 1}],
+            }
+            for query in queries()
+            if query.panel.startswith("XID errors ") and "podgpu_xid_info" in query.expr
+        ],
+    }
+    assert len(test["promql_expr_test"]) == 3
     cases = tmp_path / "tests.yaml"
     cases.write_text(json.dumps({"rule_files": [], "tests": [test]}))
     run(debian.prometheus().promtool, "test", "rules", cases)

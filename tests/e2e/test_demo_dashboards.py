@@ -1,7 +1,7 @@
 """The dashboards show what is on the page of `podgpu demo`: every panel, and values that are known.
 
-The demo plays for a bit more than a minute: the pods of `tests/demo` are known, and after 45
-seconds a GPU that two pods share has the XID error 79 and is lost.
+The demo plays for about a minute: the pods of `tests/demo` are known, and after 45 seconds a GPU
+that two pods share has the XID error 79 and is lost for 40 seconds.
 """
 
 import math
@@ -22,14 +22,14 @@ from tests.e2e.demo_dashboards import Demo, demo
 from tests.e2e.processes import wait_until
 from tests.e2e.promql import Series
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(360)]
 
-PLAYED = 70
-"""Seconds; the GPU is lost from second 50 to second 85."""
+PLAYED = 65
+"""Seconds, after which the GPU is lost. On a busy machine it is the next time, 210 s later."""
 
 EMPTY = {
     "fleet: GPUs held and free: C",  # all holders are known
-    "fleet: Memory that needs a reset: B",  # no remapping has failed
+    "fleet: GPUs that need attention: C",  # no remapping has failed
     "pods: Idle devices by namespace: A",  # a device is idle only if none of its holders uses it
     "node: Duration of a round of readings: A",  # replay takes no readings
 }
@@ -79,7 +79,7 @@ def moment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moment]:
         time.sleep(25)
         early, first = time.time(), sums(running.page())
         time.sleep(max(running.begun + PLAYED - time.time(), 10))
-        wait_until(lambda: lost(running), "the lost GPU", seconds=40)
+        wait_until(lambda: lost(running), "the lost GPU", seconds=240)
         end = time.time()
         page = running.page()
         viewers = {name: running.viewer(name, end) for name in FILES}
@@ -111,7 +111,9 @@ RANGES: Mapping[tuple[str, str, str], Mapping[tuple[str, ...], tuple[float, floa
     ("fleet", "GPUs", "B"): {(): (8, 8)},
     ("fleet", "GPUs held", "A"): {(): (0.875, 0.875)},
     ("fleet", "GPUs down and their holders", "A"): {("eval-0",): (1, 1), ("finetune-0",): (1, 1)},
-    ("fleet", "Memory that needs a reset", "A"): {("7",): (1, 1)},
+    ("fleet", "GPUs that need attention", "A"): {("7",): (1, 4)},
+    ("fleet", "GPUs that need attention", "B"): {("7",): (1, 1)},
+    ("fleet", "GPUs that need attention", "D"): {("6",): (1, 1)},
     ("fleet", "GPUs by model", "A"): {(): (1, 4)},
     ("node", "GPUs up and down", "A"): {("5",): (0, 0), ("4",): (1, 1)},
     ("node", "Busy time by container", "A"): {

@@ -127,8 +127,8 @@ CASES: Mapping[str, Case] = {
 }
 
 
-def info(pod: str, owner: str) -> str:
-    labels = f'namespace="ml",pod="{pod}",pod_uid="u-{pod}"'
+def info(pod: str, owner: str, phase: str = "Running") -> str:
+    labels = f'namespace="ml",pod="{pod}",pod_uid="u-{pod}",phase="{phase}"'
     return f'podgpu_pod_info{{{labels},owner_kind="Job",owner_name="{owner}",Hostname="n"}}'
 
 
@@ -153,6 +153,22 @@ WORKLOADS: Mapping[str, Case] = {
         {
             over(workload_rule("held_seconds") + '{owner_name="train"}', "1h"): 2400,
             over(workload_rule("held_seconds") + '{owner_name=""}', "1h"): 1200,
+        },
+    ),
+    "the workload of a pod changes, or becomes known late": Case(
+        {
+            accounted(): STEADY,
+            held("p"): STEADY,
+            info("p", "", "Pending"): "1x480 stale",
+            info("p", "train"): "_x481 1x500",
+            held("q"): STEADY,
+            info("q", "one"): "1x480 stale",
+            info("q", "two"): "_x481 1x500",
+        },
+        {
+            over(workload_rule("held_seconds"), "10m"): 1200,
+            over(workload_rule("held_seconds") + '{owner_name="train"}', "10m"): 600,
+            over(workload_rule("held_seconds") + '{owner_name=~"one|two"}', "10m"): 600,
         },
     ),
     "a GPU has its whole price": Case(
