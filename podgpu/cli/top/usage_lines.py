@@ -30,7 +30,9 @@ from podgpu.cli.top.styled_text import Line, Span, Style, fitted, styled, width_
 _HOURS: Final = 25
 """Number of bars of the last 24 hours: the first and the last hour are partly in them."""
 
-_ROWS: Final = 5
+_ROWS: Final = 8
+"""Height of the bars."""
+
 _MOST_WIDE: Final = 5
 """Maximum width of a bar."""
 
@@ -129,7 +131,7 @@ def _legend(parts: Parts) -> Iterator[Line]:
     for name, seconds in parts._asdict().items():
         character, style = _PARTS[name]
         share = f"{seconds / whole * 100:.0f}%" if whole else "-"
-        if seconds or name != "unknown":
+        if share != "0%" or name != "unknown":
             found += [Span(character, style), Span(f" {name} {share}   ")]
     yield tuple(found)
 

@@ -25,7 +25,7 @@ def text_of(document: StatusDocument, columns: int = 80) -> str:
 def bars(lines: list[Line]) -> list[str]:
     """Return the bars below the first legend, as columns from the bottom to the top."""
     start = next(at for at, line in enumerate(lines) if "busy" in plain_text(line)) + 1
-    rows = [plain_text(line) for line in lines[start : start + 5]]
+    rows = [plain_text(line) for line in lines[start : start + 8]]
     width = max(map(len, rows))
     return ["".join(row.ljust(width)[at] for row in reversed(rows)) for at in range(width)]
 
@@ -74,10 +74,10 @@ def test_a_bar_shows_its_parts_from_the_bottom() -> None:
     assert WHOLE.usage is not None
     hour = msgspec.structs.replace(
         WHOLE.usage.hours[-1],
-        busy_seconds=4.0, idle_seconds=2.0, unknown_seconds=2.0, free_seconds=2.0,
+        busy_seconds=3.0, idle_seconds=2.0, unknown_seconds=2.0, free_seconds=1.0,
     )  # fmt: skip
     lines = usage_lines(changed(hours=(hour,)), 80)
-    assert bars(lines)[-3:] == ["██▒?·", "██▒?·", "     "]
+    assert bars(lines)[-3:] == ["███▒▒??·", "███▒▒??·", " " * 8]
     found = {span.text.strip(): span.style for line in lines for span in line}
     assert (found["██"], found["▒▒"]) == (Style.USE, Style.WARNING)
 
