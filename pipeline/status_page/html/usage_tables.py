@@ -9,10 +9,10 @@ from pipeline.ledger.queries import FIRST_FIGURES
 from pipeline.status_page.display_text import (
     UNKNOWN,
     amount,
+    device_name,
     gpu_name,
     hours,
     kilowatt_hours,
-    placement_text,
     short_uuid,
     span,
 )
@@ -153,7 +153,7 @@ def _devices(day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
             note = "see its instances" if gpu.instances else short_uuid(gpu.uuid)
             names[gpu.uuid] = gpu_name(gpu), note
         for each in gpu.instances:
-            names[each.uuid] = f"{gpu_name(gpu)}, {placement_text(each)}", ""
+            names[each.uuid] = device_name(gpu, each), ""
     rows = "".join(_device(one, *names.get(one.uuid, ("", ""))) for one in day.devices)
     more = day.devices_left_out
     return (
@@ -169,9 +169,9 @@ def _device(usage: DeviceAmountsStatus, name: str, note: str) -> str:
     Args:
         usage: usage of the device.
         name: name of the device in the table of GPUs; empty if the device is not in that table.
-        note: text below the name.
+        note: text below the name; empty for an instance, whose name contains its profile.
     """
-    model = f" {text(usage.name)}" if usage.name else ""
+    model = f" {text(usage.name)}" if usage.name and (note or not name) else ""
     small = f'<small title="{text(usage.uuid)}">{text(note)}</small>' if note else ""
     bar = part_bar(parts_of_device(usage))
     head = f"<b>{text(name or usage.uuid)}</b>{model}{_mark(usage)}{small}{bar}"

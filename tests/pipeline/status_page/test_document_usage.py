@@ -156,7 +156,7 @@ def test_t25_every_device_has_a_row_with_held_free_and_unknown_time() -> None:
     assert [row[0] for row in cells[1:4]] == [
         f"GPU 0 {MODEL} GPU-00000000",
         f"GPU 1 {MODEL} see its instances",
-        f"GPU 1, GI 1, CI 0 {MODEL} 1g.10gb",
+        "GPU 1 1g.10gb GI 1, CI 0",
     ]
     assert [cells[0], *(row[1:] for row in cells[1:])] == [
         ["Device", "Held", "Busy", "Idle", "Free", "Unknown", "Energy"],

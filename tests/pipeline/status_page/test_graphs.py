@@ -175,6 +175,25 @@ def test_each_holder_shows_what_it_uses_itself() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("joules", "expected"),
+    [
+        (0, "0.00 kWh"),
+        (600, "0.17 Wh"),
+        (3_600, "1.0 Wh"),
+        (90_000, "25.0 Wh"),
+        (360_000, "0.10 kWh"),
+        (7_200_000, "2.00 kWh"),
+    ],
+)
+def test_the_energy_of_a_container_has_several_digits(joules: int, expected: str) -> None:
+    now = holding("a", gpu(0), uid="", energy=joules * 1000, until=at(10))
+    found = replace(used("a", uid=""), holding=now)
+    assert (
+        row_of(shown(account(found), "a"))[5].replace("\N{NO-BREAK SPACE}", " ").endswith(expected)
+    )
+
+
 def idle_row(percents: list[float], *, is_held: bool = True) -> str:
     node, past = started_node(), RecentPast()
     node.has(gpu(0))
