@@ -16,7 +16,7 @@ from typing import Final
 from tests.docs.demo_scene import Scene, scene
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures"
-WIDTH, HEIGHT = 1100, 1180
+WIDTH, HEIGHT = 1100, 1215
 """Size of the picture of the page in pixels: its first part."""
 
 _CHROMIUM: Final = ("chromium", "chromium-browser", "google-chrome")
