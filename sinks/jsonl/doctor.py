@@ -16,14 +16,15 @@ def examine(options: Options, _ctx: DoctorContext) -> Finding:
     check = Check("jsonl.file", FAILS)
     if options.path == STDOUT:
         return check.ok("standard output", "is always available")
+    # Before access: with `fs.protected_symlinks`, the kernel denies access through such a link.
+    if link := untrusted_link(options.path):
+        return check.failure(options.path, f"{link} {UNTRUSTED_LINK}", UNTRUSTED_LINK_FIX)
     if problem := access_problem(Path(options.path)):
         return check.failure(options.path, problem, access_fix(Path(options.path)))
     # Use the path as configured: the resolved path of a pipe's descriptor does not exist.
     if Path(options.path).is_fifo() or Path(options.path).is_socket():
         fix = f'set the path of a file, or "{STDOUT}" for standard output'
         return check.failure(options.path, "is not a regular file", fix)
-    if link := untrusted_link(options.path):
-        return check.failure(options.path, f"{link} {UNTRUSTED_LINK}", UNTRUSTED_LINK_FIX)
     # Rotation creates files next to the file itself, not next to a link to it.
     path = Path(os.path.realpath(options.path))
     return check_writable(
