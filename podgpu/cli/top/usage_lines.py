@@ -36,6 +36,9 @@ _ROWS: Final = 8
 _MOST_WIDE: Final = 5
 """Maximum width of a bar."""
 
+_LEAST_UNATTRIBUTED: Final = 0.01
+"""Part of the busy time from which on time of no known container is shown."""
+
 _PARTS: Final[Mapping[str, tuple[str, Style]]] = {
     "busy": ("█", Style.USE),
     "idle": ("▒", Style.WARNING),
@@ -102,8 +105,8 @@ def _day(
     if day.others is not None:
         rows.append((f"{day.pods_left_out} other pods", day.others))
     yield from _table("POD", [*rows, ("total", day.total)], width, _FIGURES)
-    busy = day.unattributed.busy_seconds
-    if busy:
+    busy = day.unattributed.busy_seconds or 0.0
+    if busy > _LEAST_UNATTRIBUTED * (day.total.busy_seconds or 0.0):
         text = f"{hours(busy)} busy with processes of no known container"
         yield from _sentence(text, width, Style.WARNING)
     names = _device_names(gpus)

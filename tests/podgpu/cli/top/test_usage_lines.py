@@ -92,3 +92,12 @@ def test_an_hour_without_usage_data_has_no_bar() -> None:
 def test_a_terminal_that_is_too_narrow_shows_the_latest_hours() -> None:
     wide, narrow = (bars(usage_lines(WHOLE, columns)) for columns in (25, 22))
     assert narrow == wide[-22:]
+
+
+def test_a_little_time_of_no_known_container_is_not_mentioned() -> None:
+    assert WHOLE.usage is not None
+    day = WHOLE.usage.day
+    assert day is not None
+    little = msgspec.structs.replace(day.unattributed, busy_seconds=0.05)
+    shown = text_of(changed(day=msgspec.structs.replace(day, unattributed=little)))
+    assert "no known container" not in shown
