@@ -45,10 +45,11 @@ def blockbuster(request: pytest.FixtureRequest) -> Iterator[BlockBuster]:
 
 @pytest.fixture(autouse=True)
 def logs() -> Iterator[None]:
-    """Restore podgpu's logger after each test; commands that run in this process change it."""
-    log = logging.getLogger(ROOT)
-    level, handlers, propagate = log.level, log.handlers[:], log.propagate
+    """Restore both loggers that commands change if they run in this process."""
+    loggers = logging.getLogger(ROOT), logging.getLogger()
+    before = [(log, log.level, log.handlers[:], log.propagate) for log in loggers]
     yield
-    log.setLevel(level)
-    log.handlers[:] = handlers
-    log.propagate = propagate
+    for log, level, handlers, propagate in before:
+        log.setLevel(level)
+        log.handlers[:] = handlers
+        log.propagate = propagate
