@@ -134,7 +134,7 @@ WORKLOADS: Final = (
     ),
     Workload(
         "research/llama-train-0/trainer", "StatefulSet/llama-train", (0, 1), Present(2.37),
-        (0.96, 0.96), 530, 121,
+        (0.96, 0.96), 530, 2,
     ),
     # Services and a notebook share a GPU.
     Workload(
@@ -186,17 +186,19 @@ WORKLOADS: Final = (
     # MIG instances; one has been free since the last canary.
     Workload(
         "notebooks/lab-{n}/jupyter", "StatefulSet/lab", ((4, 0),),
-        Daily(7.8, 9.9, WEEKDAYS, before="notebooks/lab-0"), (0.03, 0.24), 140, 9,
+        Daily(7.8, 9.9, WEEKDAYS, before="notebooks/lab-0"), (0.03, 0.24), 140, 21,
     ),
     Workload(
-        "notebooks/lab-0/jupyter", "StatefulSet/lab", ((4, 0),), Present(3.2), (0.02, 0.27), 140, 9,
+        "notebooks/lab-0/jupyter", "StatefulSet/lab", ((4, 0),), Present(3.2),
+        (0.02, 0.27), 140, 21,
     ),
     Workload(
         "serving/small-1/server", "StatefulSet/small", ((4, 1),),
-        Span(DAYS, before="serving/small-0"), (0.17, 0.64), 120, 7,
+        Span(DAYS, before="serving/small-0"), (0.17, 0.64), 120, 11,
     ),
     Workload(
-        "serving/small-0/server", "StatefulSet/small", ((4, 1),), Present(7), (0.17, 0.64), 120, 7,
+        "serving/small-0/server", "StatefulSet/small", ((4, 1),), Present(7),
+        (0.17, 0.64), 120, 11,
     ),
     Workload(
         "serving/canary-{n}/server", "Job/canary", ((4, 2),), Daily(10, 2.6, range(1, 4)),

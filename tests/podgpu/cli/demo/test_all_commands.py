@@ -91,7 +91,7 @@ COMMANDS: Final[dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]]] = {
     "fields": [(("gpu_util",), ("DCGM_FI_DEV_GPU_UTIL",))],
     "kinds": [(("replay",), ("builtin:demo",))],
     "record": [
-        (("-c", CONFIG, "-o", "again.gz", "--for", "1500ms"), ()),
+        (("-c", CONFIG, "-o", "again.gz", "--for", "4s"), ()),
     ],
     "run": [(("--help",), ("daemon",))],
     "schema": [((), ("builtin:demo", "ledger"))],
