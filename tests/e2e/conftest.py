@@ -51,6 +51,7 @@ _BUILT_FOR: Mapping[str, Callable[[], object]] = {
     "wheels": _base,
     "release": peers.helm,
     "registry": peers.crane,
+    "kubectl": peers.kubectl,
     "cosign": peers.cosign,
     "syft": peers.syft,
 }
@@ -98,6 +99,11 @@ def kube(cluster: Cluster) -> Iterator[Cluster]:
 def helm() -> Helm:
     """Helm without a cluster."""
     return Helm(peers.helm())
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> Path:
+    return peers.kubectl()
 
 
 @pytest.fixture(scope="session")
