@@ -15,9 +15,10 @@ OF_NODE = 'Hostname=~"$node"'
 CHOSEN = f'{OF_NODE},namespace=~"$namespace"'
 HOURS, KWH = "/ 3600", "/ 3600000"
 RULES = "The rules podgpu:... of docs/dashboards.md must be loaded."
-PRICED = Cell(decimals=2)
+PRICED = Cell("locale", decimals=2)
 PART = Cell("percentunit", LOW_IS_BAD, "gauge", 1)
-HOUR = Cell(decimals=1)
+HOUR = Cell("locale", decimals=1)
+IDLE = Cell("locale", ((None, "text"), (1, "orange")), "text", decimals=1)
 
 
 def over(rule: str, select: str, labels: str = "") -> str:
@@ -42,9 +43,17 @@ def cost(labels: str = "") -> str:
     return f"{hours} + {used('energy_joules', labels)} {KWH} * $kwh_price"
 
 
-def mean(rule: str, select: str) -> str:
-    """Return the mean number of devices that a recorded time is worth, between two points."""
-    return f"sum(sum_over_time({rule}{{{select}}}[$__interval])) / ($__interval_ms / 1000)"
+def mean(rule: str, select: str, labels: str = "") -> str:
+    """Return the mean number of devices that a recorded time is worth, between two points.
+
+    The time between two points can have one evaluation of the rules more or less.
+    """
+    by = f" by ({labels})" if labels else ""
+    recorded = f"count_over_time({device_rule('accounted_seconds')}{{{OF_NODE}}}[$__interval])"
+    return (
+        f"sum{by} (sum_over_time({rule}{{{select}}}[$__interval])) "
+        f"/ (scalar(max({recorded})) * {STEP_SECONDS})"
+    )
 
 
 def held(labels: str = "") -> str:
@@ -53,7 +62,7 @@ def held(labels: str = "") -> str:
     return f"({of_nodes('accounted_seconds', labels)} - {parts[0]} - {parts[1]})"
 
 
-def box(title: str, description: str, query: str, unit: str = "short", width: int = 3) -> Panel:
+def box(title: str, description: str, query: str, unit: str = "locale", width: int = 3) -> Panel:
     """Return a box with one number."""
     return Panel(
         "stat", title, description, (Target(query),), unit=unit, width=width, height=4, decimals=1
@@ -146,9 +155,7 @@ TIME = (
         "Mean number of devices, by shares: half a device counts as 0.5.",
         (
             Target(
-                "sum by (namespace) "
-                f"(sum_over_time({workload_rule('held_seconds')}{{{CHOSEN}}}[$__interval]))"
-                " / ($__interval_ms / 1000)",
+                mean(workload_rule("held_seconds"), CHOSEN, "namespace"),
                 "{{namespace}}",
             ),
         ),
@@ -189,7 +196,7 @@ def table(title: str, description: str, labels: dict[str, str], cells: dict[str,
             **cells,
             "Held hours": HOUR,
             "Busy hours": HOUR,
-            "Idle hours": Cell(look="text", steps=((None, "text"), (1, "orange")), decimals=1),
+            "Idle hours": IDLE,
             "Busy part": PART,
             "Energy": Cell("kwatth"),
             "Cost": PRICED,
@@ -245,11 +252,11 @@ BY = (
             "Node": NODE,
             "Held hours": HOUR,
             "Busy hours": HOUR,
-            "Idle hours": Cell(look="text", steps=((None, "text"), (1, "orange")), decimals=1),
-            "Free hours": Cell(look="text", steps=((None, "text"), (1, "blue")), decimals=1),
-            "Unknown hours": Cell(look="text", steps=((None, "text"), (0.1, "red")), decimals=1),
+            "Idle hours": IDLE,
+            "Free hours": Cell("locale", ((None, "text"), (1, "blue")), "text", decimals=1),
+            "Unknown hours": Cell("locale", ((None, "text"), (0.1, "red")), "text", decimals=1),
             "Unattributed hours": Cell(
-                look="text", steps=((None, "text"), (0.1, "purple")), decimals=1
+                "locale", ((None, "text"), (0.1, "purple")), "text", decimals=1
             ),
             "Energy": Cell("kwatth"),
         },

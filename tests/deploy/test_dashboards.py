@@ -21,7 +21,18 @@ CORE = {"row", "timeseries", "stat", "table", "bargauge", "state-timeline"}
 """Panel types that are built into Grafana."""
 
 UNITS = {
-    *("short", "percent", "percentunit", "watt", "kwatth", "celsius", "hertz", "mbytes", "bytes"),
+    *(
+        "short",
+        "percent",
+        "percentunit",
+        "watt",
+        "kwatth",
+        "celsius",
+        "hertz",
+        "mbytes",
+        "bytes",
+        "locale",
+    ),
     *("Bps", "cps", "s", "dateTimeFromNow"),
 }
 IN_MIB = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_TOTAL")

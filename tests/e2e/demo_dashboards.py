@@ -52,7 +52,8 @@ def dashboard(name: str) -> Mapping[str, Any]:
     text = json.dumps(FILES[name])
     text = re.sub(r'"interval": "5m"', f'"interval": "{STEP}s"', text)
     text = re.sub(r'"interval": "1m"', '"interval": "20s"', text)
-    found: Mapping[str, Any] = json.loads(text.replace("* 300 /", f"* {STEP} /"))
+    text = re.sub(r"\* 300(?=\)| /)", f"* {STEP}", text)
+    found: Mapping[str, Any] = json.loads(text)
     return found
 
 

@@ -117,8 +117,8 @@ RANGES: Mapping[tuple[str, str, str], Mapping[tuple[str, ...], tuple[float, floa
     ("fleet", "GPUs by model", "A"): {(): (1, 4)},
     ("node", "GPUs up and down", "A"): {("5",): (0, 0), ("4",): (1, 1)},
     ("node", "Busy time by container", "A"): {
-        ("assistant-0",): (0.25, 0.7),
-        ("embeddings-0",): (0.03, 0.35),
+        ("assistant-0",): (0.1, 0.8),
+        ("embeddings-0",): (0.01, 0.4),
         ("scratch-0",): (0, 0.03),
         ("debug-shell",): (0.0001, 0.3),
     },

@@ -53,6 +53,8 @@ def number(value: float, unit: str, decimals: int | None, now: float) -> str:
         return f"{_duration(now - value / 1000)} ago"
     if unit == "s":
         return _duration(value)
+    if unit == "locale":
+        return f"{value:,.{decimals or 0}f}"
     if unit in _PLAIN:
         factor, word = _PLAIN[unit]
         return _digits(value * factor, decimals) + word
