@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from podgpu.cli.top.block_graph import graph
-from podgpu.cli.top.device_rows import Cell, Graph, Kind, Row
+from podgpu.cli.top.row import Cell, Graph, Kind, Row
 from podgpu.cli.top.styled_text import EMPTY, Line, Style, fitted, joined, styled, width_of
 from podgpu.cli.top.table_layout import name_below, name_line, note_lines
 

@@ -8,8 +8,8 @@ from typing import Final
 from podgpu.cli.terminal_text import fit, terminal_safe, wrapped
 from podgpu.cli.terminal_text import width as wide
 from podgpu.cli.top.block_graph import graph
-from podgpu.cli.top.device_rows import Cell, Kind, Row
 from podgpu.cli.top.names import shortened
+from podgpu.cli.top.row import Cell, Kind, Row
 from podgpu.cli.top.styled_text import (
     EMPTY,
     Line,

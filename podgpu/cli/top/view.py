@@ -10,10 +10,11 @@ from pipeline.status_page.status_document import StatusDocument
 from podgpu.cli.top.component_lines import component_lines
 from podgpu.cli.top.daemon_status import DaemonStatus
 from podgpu.cli.top.device_order import ordered
-from podgpu.cli.top.device_rows import Kind, rows_of, steps_of
+from podgpu.cli.top.device_rows import rows_of, steps_of
 from podgpu.cli.top.help_text import help_lines
 from podgpu.cli.top.narrow_layout import narrow_lines
 from podgpu.cli.top.problem_lines import first_problems, problem_lines
+from podgpu.cli.top.row import Kind
 from podgpu.cli.top.screen_frame import footer, header
 from podgpu.cli.top.styled_text import EMPTY, Line, Style, fitted, restyled, styled
 from podgpu.cli.top.table_layout import LEAST, heading, layout_of, table_lines
