@@ -1,5 +1,6 @@
 """Play recordings through all alert rules, with promtool of Debian and of Prometheus 3."""
 
+import re
 from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
@@ -8,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from sources.replay.options import DEMO, recording_path
 from tests.deploy.alerts.played import SCRAPE, scraped
 from tests.deploy.metrics import named
-from tests.deploy.places import CHART
+from tests.deploy.places import CHART, DOCS
 from tests.e2e.test_alerts import promtool, run
 
 __all__ = ["promtool"]
@@ -104,3 +106,11 @@ def test_the_recorded_training_is_at_the_power_limit(promtool: Path, tmp_path: P
     series = played(recording, TWO_HOURS)
     assert max(numbers(series, POWER)) > 680  # of 700 W
     asserted(promtool, tmp_path, series, {50: set(), 100: {"Capped"}}, [CAPPED])
+
+
+def test_the_demo_causes_the_alerts_that_the_page_lists(promtool: Path, tmp_path: Path) -> None:
+    page = (DOCS / "alerts.md").read_text()
+    section = page.partition("## Try the alerts\n")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"`(Podgpu\w+)`", section))
+    series = played(recording_path(DEMO), 16)
+    asserted(promtool, tmp_path, series, {14: listed, 15: listed})

@@ -28,7 +28,10 @@ from tests.support.contexts import FakeSourceContext
 FIELDS_BY_CALL: list[tuple[str, set[str]]] = [
     ("nvmlDeviceGetClockInfo", {"sm_clock_mhz", "memory_clock_mhz"}),
     ("nvmlDeviceGetTemperature", {"gpu_temperature_celsius"}),
-    ("nvmlDeviceGetFieldValues", {"memory_temperature_celsius", "power_instant_watts"}),
+    (
+        "nvmlDeviceGetFieldValues",
+        {"memory_temperature_celsius", "power_instant_watts", "recovery_action"},
+    ),
     ("nvmlDeviceGetPowerUsage", {"power_watts"}),
     ("nvmlDeviceGetTotalEnergyConsumption", {"energy_millijoules"}),
     ("nvmlDeviceGetPcieReplayCounter", {"pcie_replays"}),
