@@ -1,6 +1,6 @@
 """How busy each container kept its devices during the last minute.
 
-The driver tells only every 200 ms which one process it found on a device, so the part of a second
+The driver reports one process on a device for each 200 ms, so the part of a second
 that each container had is mostly chance. Over a minute it is not.
 """
 

@@ -56,7 +56,7 @@ def percent(*usages: tuple[float, Usage | None]) -> float | None:
 
 
 def test_a_part_is_the_mean_over_a_minute() -> None:
-    """In each second the driver names one process only, so that a second shows 0 or 100 %."""
+    """In each second the driver reports one process only, so that a second shows 0 or 100 %."""
     usages = [
         (second, device(second, busy=second // 3, recent=0 if second % 3 else 1_000_000))
         for second in range(300)
