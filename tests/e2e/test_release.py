@@ -190,6 +190,26 @@ def test_the_wheel_runs_the_demo_in_a_clean_container(
     assert status == 0, demo.output()
 
 
+@_SLOW
+def test_all_packages_of_the_image_exist_for_arm64_with_the_pinned_hashes(tmp_path: Path) -> None:
+    """Only the packages: the image itself is not built here for another architecture."""
+    files = (ROOT / "requirements.txt", ROOT / "image" / "build-requirements.txt")
+    systems = ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_28_aarch64")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "download", "--quiet", "--dest", tmp_path),
+            *("--require-hashes", "--only-binary=:all:", "--python-version", "3.11"),
+            *(word for system in systems for word in ("--platform", system)),
+            *(word for file in files for word in ("-r", str(file))),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert any("aarch64" in file.name for file in tmp_path.iterdir())
+
+
 # The image and the chart, by way of a registry.
 
 
