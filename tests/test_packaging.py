@@ -4,6 +4,7 @@ import importlib
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from contextlib import nullcontext
 from importlib.metadata import packages_distributions
@@ -135,6 +136,14 @@ def test_modules_of_tests_have_at_most_400_lines() -> None:
         for path in (ROOT / "tests").rglob("*.py")
     }
     assert {path: lines for path, lines in sizes.items() if lines > 400} == {}
+
+
+def test_the_sdist_selects_only_paths_from_the_root() -> None:
+    """A pattern without a slash also selects folders below `tests` with that name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    included = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert {f"/{package}" for package in PACKAGES} <= set(included)
+    assert [each for each in included if not each.startswith("/")] == []
 
 
 @pytest.mark.slow

@@ -148,6 +148,8 @@ def test_the_sdist_builds_the_same_wheel(packages: Release, tmp_path: Path) -> N
     with tarfile.open(packages.one("*.tar.gz")) as tar:
         tar.extractall(tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
+    assert not (source / "tests").exists(), "only the packages and their documentation"
+    assert (source / "docs" / "index.md").is_file()
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
         cwd=source,
