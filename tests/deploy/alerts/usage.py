@@ -54,6 +54,12 @@ USAGE: Mapping[str, tuple[Case, ...]] = {
             [device(**ROW)],
         ),
         Case(
+            "an hour after it was in use",
+            {gpu(UTIL, "train-0"): "100x30 0x99", gpu(HELD, "train-0"): "1x140"},
+            100,
+            [device(**ROW)],
+        ),
+        Case(
             "for less than an hour since its first scrape",
             {gpu(UTIL, "train-0"): "4x99", gpu(HELD, "train-0"): "1x99"},
             57,

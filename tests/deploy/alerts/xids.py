@@ -166,8 +166,8 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
         Case(
             "a container that had this error before, and one that has it now",
             {
-                gpu(SEEN, xid="31"): "_x10 600x29 2400x60",
-                victim("31"): BEGUN,
+                gpu(SEEN, xid="31"): "_x25 1500x14 2400x60",
+                victim("31"): "_x25 1x90",
                 victim("31", SEARCH): "_x40 1x60",
             },
             42,
@@ -313,6 +313,16 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
             },
             15,
             [device(xid="74", **SEARCH)],
+        ),
+        Case(
+            "a pod that had this error before, and one that has it now",
+            {
+                gpu(SEEN, xid="94"): "_x25 1500x14 2400x60",
+                victim("94"): "_x25 1x90",
+                victim("94", SEARCH): "_x40 1x60",
+            },
+            49,
+            [device(xid="94", **SEARCH)],
         ),
         Case("no affected container is known", {gpu(SEEN, xid="79"): "_x10 600x90"}, 15),
         Case(
