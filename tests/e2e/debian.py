@@ -100,6 +100,23 @@ def _find_libraries(unpacked: Path, root: Path) -> None:
     _run(str(patchelf), "--force-rpath", "--set-rpath", search, str(buildah), cwd=unpacked)
 
 
+def shells_and_systemd() -> Path:
+    """Return a folder with the part of /usr that zsh, fish and systemd need; download it first."""
+    root = _CACHE / "shells"
+    if not root.is_dir():
+        _unpack("shells", root, ("zsh", "fish", "systemd"), finish=_merge_usr)
+    return root / "usr"
+
+
+def _merge_usr(unpacked: Path, _root: Path) -> None:
+    """Move files to the paths that they have on a machine where /bin and /lib are links."""
+    for name in ("bin", "sbin", "lib"):
+        if (unpacked / name).is_dir():
+            shutil.copytree(
+                unpacked / name, unpacked / "usr" / name, symlinks=True, dirs_exist_ok=True
+            )
+
+
 def _mirror() -> str:
     wanted = ("--format", "$(SITE)", "Created-By: Packages", f"Release: {RELEASE}")
     sites = _run("apt-get", "indextargets", *wanted, cwd=_CACHE).split()
