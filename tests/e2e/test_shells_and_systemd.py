@@ -4,8 +4,8 @@ import re
 import subprocess
 import sys
 
-from tests.e2e import debian
 from tests.deploy.places import ROOT
+from tests.e2e import debian
 
 TESTS = (
     "tests/podgpu/cli/test_completion.py",
