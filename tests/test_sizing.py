@@ -24,7 +24,8 @@ def tables() -> list[dict[str, list[str]]]:
     return found
 
 
-BY_SIZE, PARTS, ALL_FIELDS, *_ = tables()
+BY_SIZE, ALL_FIELDS = (table for table in tables() if SIZES[0].name in table)
+PARTS = next(table for table in tables() if "podgpu itself" in table)
 SERIES, OF_ALL = 0, 1
 
 
