@@ -20,10 +20,11 @@ _CUT: Final = "~"
 _SEPARATOR: Final = "  "
 
 _SIMILAR: Final = str.maketrans(
-    "▁▂▃▄▅▆▇█▒·\N{DEGREE SIGN}",
-    "_.-:=+*#%. ",
+    "▁▂▃▄▅▆▇█▒·\N{DEGREE SIGN}├└│─",
+    "_.-:=+*#%. |`|-",
 )
-"""Characters of ASCII for the blocks of graphs, from low to high, and for the degree sign."""
+"""Characters of ASCII for the blocks of graphs, from low to high, for the degree sign, and for the
+lines of trees."""
 
 _ZERO_WIDTH: Final = frozenset({"Mn", "Me", "Cf"})
 """Unicode categories of characters without a width: accents, marks, format characters."""

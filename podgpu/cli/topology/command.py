@@ -8,7 +8,6 @@ import argparse
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -29,7 +28,7 @@ from podgpu.cli import daemon_client
 from podgpu.cli.arguments import TOO_FEW
 from podgpu.cli.client_options import LOCAL, access_of
 from podgpu.cli.config_commands import built_in, located
-from podgpu.cli.terminal_text import lines
+from podgpu.cli.terminal_text import complain, lines, put
 from sources.replay.options import recording_path
 
 if TYPE_CHECKING:
@@ -43,6 +42,9 @@ HOLDERS_SECONDS: Final = 3.0
 
 READING: Final = frozenset({"nvml", "podresources", "checkpoint", "podlist"})
 """Kinds of sources that may run while a daemon runs too: they only read, and do not register."""
+
+_UNWRITTEN: Final = 1
+"""Exit status if the output could not be written. That of other commands is `TOO_FEW` here."""
 
 
 class _Gpu(msgspec.Struct):
@@ -61,8 +63,7 @@ def topology(arguments: argparse.Namespace) -> int:
     """`podgpu topology`: print a matrix and a tree, JSON, or a graph."""
     form = "json" if arguments.json else "dot" if arguments.dot else "text"
     response = _answer(arguments, PATH, {"format": form})
-    print(lines(response.rstrip("\n")))
-    return 0
+    return _printed(lines(response.rstrip("\n")))
 
 
 def choose(arguments: argparse.Namespace) -> int:
@@ -83,13 +84,19 @@ def choose(arguments: argparse.Namespace) -> int:
         raise ComponentError(f"{place}: the response is not from podgpu") from error
     if arguments.json:
         # The response is printed unchanged: orjson may be unable to encode its other values.
-        print(lines(response.rstrip("\n")))
+        status = _printed(lines(response.rstrip("\n")))
     else:
-        for gpu in choice["gpus"]:
-            index = "-" if gpu["index"] is None else gpu["index"]
-            print(f"{index}\t{line(gpu['uuid'])}")
-        print(lines(choice["why"]), file=sys.stderr)
-    return 0 if choice["gpus"] else TOO_FEW
+        rows = (
+            f"{'-' if gpu['index'] is None else gpu['index']}\t{line(gpu['uuid'])}"
+            for gpu in choice["gpus"]
+        )
+        status = _printed("\n".join(rows)) if choice["gpus"] else 0
+        complain(lines(choice["why"]))
+    return status if choice["gpus"] else TOO_FEW
+
+
+def _printed(text: str) -> int:
+    return 0 if put(text, "podgpu topology: the result") else _UNWRITTEN
 
 
 def _answer(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) -> str:
@@ -102,7 +109,7 @@ def _answer(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) 
         except daemon_client.NotListeningError as error:
             if arguments.url is not None:
                 raise ComponentError(str(error)) from error
-            print(f"podgpu: {error}; reading NVML", file=sys.stderr)
+            complain(lines(f"podgpu: {error}; reading NVML"))
     if arguments.recording is not None:
         snapshot = _from_recording(str(arguments.recording))
     else:

@@ -123,6 +123,7 @@ def test_characters_that_the_encoding_lacks_are_replaced(encoding: str, expected
 def test_graphs_have_similar_characters_in_ascii(encoding: str) -> None:
     found = written("▁▂▃▄▅▆▇█ 45·", encoding)
     assert found == "_.-:=+*# 45."
+    assert written("├─ │  └─", encoding) == "|- |  `-"
 
 
 @given(st.text())

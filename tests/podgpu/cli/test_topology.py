@@ -6,6 +6,8 @@
 import json
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -76,6 +78,40 @@ def test_the_output_equals_the_golden_file(
     if os.environ.get("PODGPU_WRITE_GOLDEN"):
         file.write_text(out + err)
     assert out + err == file.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+@pytest.mark.parametrize("words", [(), ("--dot",), ("--json",), ("best", "-n", "2")])
+def test_stdout_may_lack_characters(tmp_path: Path, encoding: str, words: tuple[str, ...]) -> None:
+    pod = claims(claim("zug-ü-日", uuid_of(0)))
+    file = recording(tmp_path / "recording.gz", [*EVENTS, ("podlist", pod)])
+    command = [sys.executable, "-m", "podgpu", "topology", *words, "--recording", str(file)]
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, env=env, capture_output=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
+    if not words:
+        assert b"\n|  |- GPU0 " in done.stdout
+        assert b"\n   `- GPU7 " in done.stdout
+
+
+@pytest.mark.slow
+def test_output_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """It has not the status of too few GPUs."""
+    file = recording(tmp_path / "recording.gz")
+    command = [sys.executable, "-m", "podgpu", "topology", "best", "-n", "1"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*command, "--recording", str(file)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("podgpu topology: the result can't be written: No space left")
 
 
 def test_options_can_be_given_before_or_after_best(
