@@ -18,7 +18,7 @@ from pipeline.status_page.status_document import GpuStatus, StatusDocument, XidS
 from pipeline.status_page.use_format import AffectedStatus, ProblemStatus
 
 MOST_PROBLEMS: Final = 256
-"""Maximum number of problems in a document: the most severe ones."""
+"""Maximum number of problems in a document: the most severe ones. Further ones are counted."""
 
 MOST_AFFECTED: Final = 16
 """Maximum number of containers of a problem."""
@@ -45,7 +45,8 @@ def with_problems(status: StatusDocument, status_input: StatusInput) -> StatusDo
         *component_problems(status),
     ]
     found.sort(key=lambda one: _RANKS[one.severity])
-    return replace(status, problems=tuple(found[:MOST_PROBLEMS]))
+    left_out = max(len(found) - MOST_PROBLEMS, 0)
+    return replace(status, problems=tuple(found[:MOST_PROBLEMS]), problems_left_out=left_out)
 
 
 def _faults(status: StatusDocument, status_input: StatusInput) -> Iterator[ProblemStatus]:

@@ -273,6 +273,7 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
         usage: usage of the last 24 hours; null without a ledger.
         problems: what needs attention, the most severe first; null in documents of older podgpu
             versions.
+        problems_left_out: number of further problems.
     """
 
     version: int = VERSION
@@ -290,3 +291,4 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
     sinks: tuple[SinkStatus, ...]
     usage: UsageStatus | None = None
     problems: tuple[ProblemStatus, ...] | None = None
+    problems_left_out: Count = 0

@@ -176,7 +176,8 @@ def check_daemon(subject: str, owner: PortOwner, now_s: float) -> Finding:
         wrong.append(_NOT_IN_FORCE)
     if not wrong:
         return check.ok(subject, line(f"podgpu reports no problem: {summary(status)}"))
-    more = f"; and {len(wrong) - _MAX_LISTED} more" if len(wrong) > _MAX_LISTED else ""
+    count = max(len(wrong) - _MAX_LISTED, 0) + status.problems_left_out
+    more = f"; and {count} more" if count else ""
     observed = "; ".join(map(line, wrong[:_MAX_LISTED])) + more
     return check.warning(subject, observed, _FILE_FIX if wrong == [_NOT_IN_FORCE] else _STATUS_FIX)
 

@@ -57,7 +57,8 @@ def body(status: StatusDocument, links: Links, *, debug: bool = False) -> str:
         f"<p>{text(summary(status))}{driver}</p>"
         f'<p class="soft">podgpu {text(status.podgpu)}{running}. As of '
         f'<time datetime="{time.isoformat()}">{time:%Y-%m-%d %H:%M:%S} UTC</time>.</p>'
-        f"</header>\n{notes}{waiting}{problem_section(listed(status), time)}<main>\n"
+        f"</header>\n{notes}{waiting}"
+        f"{problem_section(listed(status), time, status.problems_left_out)}<main>\n"
         f'<h2 id="gpus">GPUs</h2>\n{gpus(status, debug=debug)}\n{xids(status.gpus or (), time)}'
         f"{used(status.usage, status.gpus or ())}"
         f'<h2 id="sources">Sources</h2>\n{sources(status.sources)}\n'

@@ -13,19 +13,22 @@ MOST: Final = 20
 """Maximum number of problems that the page lists. Further ones are only counted."""
 
 
-def problem_section(found: Sequence[ProblemStatus], now: datetime) -> str:
+def problem_section(found: Sequence[ProblemStatus], now: datetime, left_out: int = 0) -> str:
     """Return the section with the problems; a sentence if there is none.
 
     Args:
         found: the problems, the most severe first.
         now: the time of the document.
+        left_out: number of further problems that the document does not have.
     """
     if not found:
         return '<p class="ok">No problem is known.</p>\n'
     items = "".join(_item(each, now) for each in found[:MOST])
     if len(found) > MOST:
-        items += f'<li>and {len(found) - MOST} more: see <a href="./status">/status</a></li>'
-    title = "1 problem" if len(found) == 1 else f"{len(found)} problems"
+        more, beyond = len(found) - MOST, f", which has the first {len(found)}" if left_out else ""
+        items += f'<li>and {more + left_out} more: see <a href="./status">/status</a>{beyond}</li>'
+    count = len(found) + left_out
+    title = "1 problem" if count == 1 else f"{count} problems"
     return (
         '<section class="problems" aria-labelledby="problems">'
         f'<h2 id="problems">{title}</h2><ul>{items}</ul></section>\n'

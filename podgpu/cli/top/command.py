@@ -62,7 +62,7 @@ def plain(status: StatusDocument, width: int, *, graphs: bool = False) -> list[s
         graphs: whether the table has graphs.
     """
     lines = header(DaemonStatus(status), width)
-    lines += problem_lines(listed(status), status.time, width)
+    lines += problem_lines(listed(status), status.time, width, status.problems_left_out)
     lines += [EMPTY, *device_heading(status, width, graphs=graphs)]
     devices = device_lines(status, State(whole=True), width, graphs=graphs)
     lines += [*(each.line for each in devices), EMPTY, *component_lines(status, width)]

@@ -24,19 +24,26 @@ _LATEST: Final = frozenset({"xid", "sink_losing"})
 """Kinds of problems that are events: their time is that of the last event."""
 
 
-def problem_lines(found: Sequence[ProblemStatus], now: datetime, width: int) -> list[Line]:
+def problem_lines(
+    found: Sequence[ProblemStatus], now: datetime, width: int, left_out: int = 0
+) -> list[Line]:
     """Return all lines about problems: what happened, whom it affects, and what to do.
 
     Args:
         found: the problems, the most severe first.
         now: time of the status document.
         width: width of the terminal.
+        left_out: number of further problems that the document does not have.
     """
-    return [line for each in found for line in _whole(each, now, width)]
+    lines = [line for each in found for line in _whole(each, now, width)]
+    if left_out:
+        are = "problem is" if left_out == 1 else "problems are"
+        lines += map(styled, wrapped(f"{left_out} more {are} not shown", max(width, 2)))
+    return lines
 
 
 def first_problems(
-    found: Sequence[ProblemStatus], now: datetime, width: int, room: int
+    found: Sequence[ProblemStatus], now: datetime, width: int, room: int, left_out: int = 0
 ) -> list[Line]:
     """Return lines about problems that fit into a part of the screen.
 
@@ -48,18 +55,20 @@ def first_problems(
         now: time of the status document.
         width: width of the terminal.
         room: maximum number of lines, at least 1.
+        left_out: number of further problems that the document does not have.
     """
     whole = [_whole(each, now, width) for each in found[:room]]
     # One line is kept for the number of the problems that are left out.
-    kept = 1 if len(found) > 1 else 0
+    kept = 1 if len(found) + left_out > 1 else 0
     first = whole[0] if len(whole[0]) + kept <= room else [_short(found[0], now, width)]
     blocks = [first] if len(first) + kept <= room else []
     left = room - sum(map(len, blocks))
     others = found[len(blocks) :]
-    shown = others if len(others) <= left else others[: max(left - 1, 0)]
+    all_fit = len(others) <= left and not left_out
+    shown = others if all_fit else others[: max(left - 1, 0)]
     start = len(blocks)
     blocks += ([_short(each, now, width)] for each in shown)
-    left -= len(shown) + (len(shown) < len(others))
+    left -= len(shown) + (not all_fit)
     for at in range(start, len(blocks)):
         more = len(whole[at]) - 1
         if more > left:
@@ -67,8 +76,11 @@ def first_problems(
         left -= more
         blocks[at] = whole[at]
     lines = [line for block in blocks for line in block]
-    if more := len(found) - len(blocks):
-        text = f"{more} {'more ' if blocks else ''}problem{'s' if more > 1 else ''}"
+    if more := len(found) - len(blocks) + left_out:
+        text = f"problem{'s' if more > 1 else ''}"
+        if blocks:
+            text = f"more {text}" if width >= _BESIDE else "more"
+        text = f"{more} {text}"
         style = Style.STRONG if blocks else _STYLES[found[0].severity]
         lines.append(styled(text, style) + styled(": press !", Style.SOFT))
     return [fitted(line, min(width_of(line), width)) for line in lines]

@@ -95,7 +95,8 @@ def frame(daemon: DaemonStatus, state: State, width: int, height: int) -> Frame:
 
 def _problems(status: StatusDocument, width: int, room: int) -> list[Line]:
     found = listed(status)
-    return first_problems(found, status.time, width, room) if found else []
+    more = status.problems_left_out
+    return first_problems(found, status.time, width, room, more) if found else []
 
 
 def _body(status: StatusDocument, state: State, width: int) -> list[BodyLine]:
@@ -106,7 +107,7 @@ def _body(status: StatusDocument, state: State, width: int) -> list[BodyLine]:
             components = [BodyLine(line) for line in (EMPTY, *component_lines(status, width))]
             return [*device_lines(status, state, width), *components]
         case View.PROBLEMS:
-            lines = problem_lines(listed(status), status.time, width)
+            lines = problem_lines(listed(status), status.time, width, status.problems_left_out)
             lines = lines or [styled("No problem is known.")]
         case View.USAGE:
             # Imported only if it is needed: it takes as long as all the rest.

@@ -12,8 +12,12 @@ from pipeline.component.registry import OWN_FAMILIES
 from pipeline.status_page.daemon_state import StatusInput
 from pipeline.status_page.device_status import ALL_HOLDERS, MOST_DEVICES, MOST_HOLDERS
 from pipeline.status_page.document_builder import status_of
+from pipeline.status_page.html.problem_section import MOST
+from pipeline.status_page.problem_list import MOST_PROBLEMS
 from pipeline.status_page.problem_text import problems
+from pipeline.status_page.recent_past import RecentPast
 from pipeline.status_page.status_document import GpuStatus, StatusDocument
+from tests.pipeline.status_page.html_reader import page, read
 from tests.pipeline.status_page.scenes import (
     hostile,
     mig_node,
@@ -55,6 +59,22 @@ def test_devices_above_the_limit_are_only_counted() -> None:
     found = status_of(status_input(node))
     assert (len(gpus(found)), found.devices_left_out) == (MOST_DEVICES, 5)
     assert "5 more devices are not shown" in problems(found)
+
+
+def test_problems_above_the_limit_are_only_counted() -> None:
+    node, past = started_node(), RecentPast()
+    cards = [gpu(index) for index in range(MOST_PROBLEMS + 5)]
+    node.has(*cards)
+    node.reads(*(reading(card, "row_remap_pending", 1, good_for=86_400) for card in cards))
+    past.add(node.snapshot())
+    found = status_of(status_input(node, past=past.known()))
+    assert len(found.problems or ()) == MOST_PROBLEMS
+    assert found.problems_left_out >= 5
+    shown = read(page(found, ())).one("section", class_="problems")
+    count = MOST_PROBLEMS + found.problems_left_out
+    assert shown.one("h2").text == f"{count} problems"
+    said = f"and {count - MOST} more: see /status , which has the first {MOST_PROBLEMS}"
+    assert shown.all("li")[-1].text == said
 
 
 @pytest.mark.slow

@@ -58,6 +58,12 @@ def test_each_problem_on_the_status_page_is_a_warning(scene: Callable[[], object
         assert finding.observed.endswith(f"; and {len(expected) - 4} more")
 
 
+def test_problems_that_the_document_does_not_have_are_counted() -> None:
+    status = msgspec.structs.replace(status_of(no_driver()), problems_left_out=300)
+    more = max(len(problems(status)) - 4, 0) + 300
+    assert checked(status).observed.endswith(f"; and {more} more")
+
+
 def test_a_sink_that_delivers_nothing_is_named() -> None:
     (sink, *_) = HEALTHY.sinks
     stuck = msgspec.structs.replace(sink, delivering=False)

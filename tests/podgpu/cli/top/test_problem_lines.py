@@ -1,11 +1,14 @@
 """Problems: whole, wrapped between words, and as many as fit into a part of the screen."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podgpu.cli.top.command import plain
 from podgpu.cli.top.problem_lines import first_problems, problem_lines
 from podgpu.cli.top.styled_text import Line, Style, plain_text, width_of
+from tests.podgpu.cli.top.views import screen, state_after
 from tests.podgpu.cli.top.whole_node import NOW, whole_node
 from tests.support.examples import examples
 
@@ -37,18 +40,30 @@ def test_lines_end_with_whole_words(columns: int) -> None:
 
 
 @settings(deadline=None, max_examples=examples(100))
-@given(st.integers(20, 220), st.integers(1, 60), st.integers(1, len(PROBLEMS)))
-def test_what_fits_is_shown_and_the_rest_is_counted(columns: int, room: int, count: int) -> None:
-    found = first_problems(PROBLEMS[:count], NOW, columns, room)
+@given(
+    st.integers(20, 220), st.integers(1, 60), st.integers(1, len(PROBLEMS)), st.sampled_from([0, 7])
+)
+def test_what_fits_is_shown_and_the_rest_is_counted(
+    columns: int, room: int, count: int, left_out: int
+) -> None:
+    found = first_problems(PROBLEMS[:count], NOW, columns, room, left_out)
     assert 1 <= len(found) <= room
     assert max(map(width_of, found)) <= columns
     started = [line for line in texts(found) if line.startswith(("critical", "warning", "info"))]
     last = texts(found)[-1]
     counted = int(last.split()[0]) if last.endswith(": press !") else 0
-    assert len(started) + counted == count
+    assert len(started) + counted == count + left_out
     whole = problem_lines(PROBLEMS[:count], NOW, columns)
-    if len(whole) <= room:
-        assert found == whole
+    if len(whole) + bool(left_out) <= room:
+        assert found[: len(whole)] == whole
+
+
+def test_problems_that_the_document_does_not_have_are_counted() -> None:
+    status = msgspec.structs.replace(whole_node(), problems_left_out=1)
+    for shown in (plain(status, 80), screen(status, state_after("!"), height=90)):
+        assert "1 more problem is not shown" in [line.rstrip() for line in shown]
+    [line] = first_problems(PROBLEMS, NOW, 80, 1, status.problems_left_out)
+    assert plain_text(line) == "6 problems: press !"
 
 
 def test_the_most_severe_problem_is_whole_if_there_is_room_for_it() -> None:
