@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from pipeline.ledger.account_state import dump
+from pipeline.ledger.gpu_indexes import write_gpu_index
 from pipeline.ledger.schema import START_KEY, UNATTRIBUTED_ID, transaction
 from pipeline.ledger.write_batch import Batch, HoldingRow
 from pipeline.model import PartialRef, PodInfo
@@ -112,6 +113,8 @@ class BatchWriter:
             profile = device.mig.profile if device.mig is not None else ""
             names = device.uuid, device.model, profile, device.gpu_uuid
             run(_PUT_DEVICE, [utf8(name) for name in names])
+            if device.index is not None:
+                write_gpu_index(self.connection, utf8(device.gpu_uuid), device.index)
         for subject, pod in batch.pods.items():
             run(_PUT_POD, (*_pod_columns(pod), self._container(subject)))
         self._many(

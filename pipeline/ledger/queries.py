@@ -2,13 +2,14 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
+from pipeline.ledger.gpu_indexes import read_gpu_indexes
 from pipeline.ledger.sample_mark import sample_maker
 from pipeline.ledger.schema import (
     HOUR_NS,
@@ -48,6 +49,7 @@ _CONTAINERS: Final = (
     "SELECT id, namespace, pod, container, uid, owner_kind, owner_name, labels FROM containers "
     "WHERE id IN (SELECT value FROM json_each(?))"
 )
+_DEVICES: Final = "SELECT id, uuid, model, profile, gpu FROM devices"
 _LATEST_NS: Final = 1 << 62
 """A time in the year 2116. SQLite stores numbers in 64 bits, so much later times do not fit."""
 
@@ -72,6 +74,7 @@ SELECT d.uuid, c.namespace, c.pod, c.container, c.uid, c.owner_kind, c.owner_nam
        h.busy_peak_ppm, h.xids
 FROM holdings AS h JOIN devices AS d ON d.id = h.device JOIN containers AS c ON c.id = h.container
 WHERE (h.end_ns IS NULL OR h.end_ns > ?) AND h.start_ns < ?
+    AND (? IS NULL OR d.uuid IN (SELECT value FROM json_each(?)))
 ORDER BY h.start_ns DESC, d.uuid, c.uid, c.namespace, c.pod, c.container LIMIT ?
 """
 
@@ -144,18 +147,17 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> U
         first_ns, last = _recorded_span(connection)
         start = max(start, first_ns)
         end = max(min(end, last), start) if last else max(end, start)
+        known = [_typed(row, "ntttt") for row in connection.execute(_DEVICES)]
         devices = {
-            key: (uuid, f"{model} {profile}".strip())
-            for key, uuid, model, profile in (
-                _typed(row, "nttt")
-                for row in connection.execute("SELECT id, uuid, model, profile FROM devices")
-            )
+            key: (uuid, f"{model} {profile}".strip()) for key, uuid, model, profile, _ in known
         }
+        indexes = read_gpu_indexes(connection)
+        gpus = {key: (gpu, indexes.get(gpu)) for key, *_, gpu in known}
         spent = tuple(_usage_rows(connection, devices, first, beyond))
         totals_of = _TOTALS.format(unknown=_unknown(connection))
         totals = [
-            DeviceTotal(*devices[device], *rest)
-            for device, *rest in (
+            DeviceTotal(*devices[device], accounted, gap, busy, energy, unknown, *gpus[device])
+            for device, accounted, gap, busy, energy, unknown in (
                 _typed(row, "nnnoon") for row in connection.execute(totals_of, (first, beyond))
             )
         ]
@@ -165,7 +167,7 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> U
                 for row in connection.execute(_GAPS, (start, beyond * HOUR_NS))
             ]
         )
-    totals.sort(key=lambda one: one.device)
+    totals.sort(key=lambda one: one.order)
     name = str(node[0]) if node else ""
     return UsageWindow(name, start, end, spent, tuple(totals), gaps, maker)
 
@@ -200,7 +202,11 @@ def _unknown(connection: sqlite3.Connection) -> str:
 
 
 def read_holdings(
-    connection: sqlite3.Connection, start_ns: int, end_ns: int, limit: int = 1000
+    connection: sqlite3.Connection,
+    start_ns: int,
+    end_ns: int,
+    limit: int = 1000,
+    devices: Iterable[str] | None = None,
 ) -> tuple[HoldingRecord, ...]:
     """Return the holdings that overlap a span of time, the latest first.
 
@@ -209,12 +215,15 @@ def read_holdings(
         start_ns: start of the span, in nanoseconds of Unix time.
         end_ns: end of the span, in nanoseconds of Unix time, later than `start_ns`.
         limit: maximum number of holdings.
+        devices: uuids of the devices; None for all.
 
     Raises:
         sqlite3.Error: the file cannot be read.
     """
     with _as_database_error():
-        rows = connection.execute(_HOLDINGS, (start_ns, min(end_ns, _LATEST_NS), limit))
+        uuids = None if devices is None else json.dumps(list(devices))
+        span = start_ns, min(end_ns, _LATEST_NS)
+        rows = connection.execute(_HOLDINGS, (*span, uuids, uuids, limit))
         return tuple([_holding_record(row) for row in rows])
 
 

@@ -1,9 +1,12 @@
 """Usage in a span of time, as the ledger reports it."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from pipeline.model.claims import PartialRef
 from pipeline.model.pods import StringPairs
+
+_LAST: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,9 @@ class DeviceTotal:
         energy_mj: energy in millijoules; None where it was never known.
         unknown_ns: the part of the unattributed held time for which the holders are unknown. In the
             rest of that time the device was free.
+        gpu: uuid of the physical GPU, which is that of the device unless it is a MIG instance;
+            empty if unknown.
+        index: index of the physical GPU; None if unknown.
     """
 
     device: str
@@ -67,6 +73,13 @@ class DeviceTotal:
     busy_ns: int | None
     energy_mj: int | None
     unknown_ns: int = 0
+    gpu: str = ""
+    index: int | None = None
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Sort key: by index, then by uuid; devices without an index are last."""
+        return (_LAST if self.index is None else self.index), self.device
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +130,7 @@ class UsageWindow:
             requested start, or the start of the first counted time if that is later.
         end_ns: end of the span: the last sample, or a full hour.
         usage: sorted by device, then by container; the unattributed usage of a device last.
-        totals: sorted by device.
+        totals: sorted by index, then by uuid.
         gaps: the gaps that overlap the span, the oldest first.
         sample_data: what made the data up, such as `podgpu demo`; empty if the data was measured.
     """

@@ -143,7 +143,13 @@ def add_usage(commands: Commands) -> None:
         _usage_contradiction,
         help="report GPU usage: held, busy and idle hours, energy, cost",
         description="Reads the file of a ledger, also while podgpu writes to it, and changes "
-        "nothing. Times are UTC.",
+        "nothing. Times are UTC. For example, who used GPU 1 in the last week, and what it cost: "
+        "podgpu usage --device 1 --since 7d --price-gpu-hour 2.50",
+        epilog="Columns. HELD: time for which containers held devices, multiplied by their share. "
+        "FREE: time for which no container held the device. UNKNOWN: time for which the holder is "
+        "unknown. BUSY: time for which the device was busy. IDLE: HELD minus BUSY; none if a "
+        "container was busy for longer than its share. ALLOC: HELD as a part of the time. USED: "
+        "BUSY as a part of the time. (unattributed): usage of no known container.",
     )
     parser.add_argument(
         "--by",
@@ -152,18 +158,25 @@ def add_usage(commands: Commands) -> None:
         help="group by namespace (default), pod, workload, device, or label:KEY, a label of pods",
     )
     parser.add_argument(
+        "--device",
+        metavar="GPU",
+        help="report only this GPU, by pod unless --by is given: its index, its name, or the first "
+        "characters of a UUID",
+    )
+    parser.add_argument(
         "--since",
         metavar="TIME",
         type=_beginning,
         default=_beginning("7d"),
         help="start of the report: a time ago such as 12h, 7d or 2w (default 7d), or a date: "
-        f"YYYY-MM-DD[THH:MM]; {BEGINNING} for all data",
+        f"YYYY-MM-DD[THH:MM]; {BEGINNING} for all data. The ledger has whole hours, so the report "
+        "begins at the start of that hour",
     )
     parser.add_argument(
         "--until",
         metavar="TIME",
         type=argument_type(moment),
-        help="end of the report (default: now)",
+        help="end of the report, up to the end of that hour (default: now)",
     )
     parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
     parser.add_argument(
@@ -179,10 +192,14 @@ def add_usage(commands: Commands) -> None:
     )
     prices = parser.add_argument_group("prices")
     prices.add_argument(
-        "--price-gpu-hour", metavar="PRICE", type=_price, help="price of one hour of a held GPU"
+        "--price-gpu-hour",
+        metavar="PRICE",
+        type=_price,
+        help="price of one hour of a GPU: a container pays for its held time. Free time and time "
+        "with an unknown holder are priced in the row (unattributed), or in the row of the device",
     )
     prices.add_argument(
-        "--price-kwh", metavar="PRICE", type=_price, help="price of one kilowatt hour"
+        "--price-kwh", metavar="PRICE", type=_price, help="price of one kilowatt hour of energy"
     )
     prices.add_argument(
         "--currency", metavar="NAME", type=_currency, help="currency of the prices, for display"

@@ -4,7 +4,20 @@ Pure: `build_report` turns a `UsageWindow` into a `Report`, whose rows sum to th
 """
 
 from pipeline.ledger.reports.costs import Prices, Sum
-from pipeline.ledger.reports.groups import GroupBy, GroupByError, GroupKey
+from pipeline.ledger.reports.device_choice import DeviceChoiceError, choose_device
+from pipeline.ledger.reports.groups import GroupBy, GroupByError, GroupKey, device_names
 from pipeline.ledger.reports.report import Report, Row, build_report
 
-__all__ = ["GroupBy", "GroupByError", "GroupKey", "Prices", "Report", "Row", "Sum", "build_report"]
+__all__ = [
+    "DeviceChoiceError",
+    "GroupBy",
+    "GroupByError",
+    "GroupKey",
+    "Prices",
+    "Report",
+    "Row",
+    "Sum",
+    "build_report",
+    "choose_device",
+    "device_names",
+]

@@ -1,12 +1,13 @@
 """Grouping of usage rows for a report, and the names of groups."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Self, TypeAlias
 
 from config.message_text import nearest
-from pipeline.model.ledger_usage import ContainerIdentity, UsageRow
+from pipeline.model.ledger_usage import ContainerIdentity, DeviceTotal, UsageRow
 
 GroupKind: TypeAlias = Literal["namespace", "pod", "workload", "device", "label"]
 
@@ -16,6 +17,9 @@ _LABEL: Final = "label:"
 _KEY: Final = re.compile(
     r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
+
+_DEVICE_WORDS: Final = ("gpu", "gpus", "mig")
+"""Words for a device, which is the documented term."""
 
 NONE: Final = "(none)"
 """Name of a missing label or an unknown name. Names in Kubernetes contain no parentheses."""
@@ -50,9 +54,14 @@ class GroupBy:
         for kind in _FIELDS:
             if text == kind != "label":
                 return cls(kind)
+        if "," in text:
+            raise GroupByError(
+                "write one grouping; for the pods of one device: --device 1 --by pod"
+            )
         if not text.startswith(_LABEL):
             kinds: dict[str, str] = {kind: kind for kind in _FIELDS} | {"label": f"{_LABEL}KEY"}
-            guess = nearest(text.partition(":")[0], kinds)
+            word = text.partition(":")[0]
+            guess = "device" if word.lower() in _DEVICE_WORDS else nearest(word, kinds)
             hint = f'; did you mean "{kinds[guess]}"?' if guess else ""
             raise GroupByError(f"write one of {', '.join(kinds.values())}{hint}")
         key = text.removeprefix(_LABEL)
@@ -94,8 +103,25 @@ class GroupKey:
     name: str
 
 
+def device_names(totals: Iterable[DeviceTotal]) -> dict[str, str]:
+    """Return a unique name of each device for reports, by uuid: `GPU 1 NVIDIA H200`.
+
+    A device without an index has its uuid in front of its model. MIG instances of one GPU with the
+    same profile have their uuid behind it.
+    """
+    devices = list(totals)
+    names = {one.device: _device_name(one) for one in devices}
+    count = Counter(names.values())
+    return {uuid: f"{name} ({uuid})" if count[name] > 1 else name for uuid, name in names.items()}
+
+
+def _device_name(one: DeviceTotal) -> str:
+    first = one.device if one.index is None else f"GPU {one.index}"
+    return f"{first} {one.name}".rstrip()
+
+
 def group_usage(
-    usage: Iterable[UsageRow], names: Mapping[str, str], by: GroupBy
+    usage: Iterable[UsageRow], totals: Sequence[DeviceTotal], by: GroupBy
 ) -> list[tuple[GroupKey, list[UsageRow]]]:
     """Return the groups with their usage rows.
 
@@ -104,10 +130,11 @@ def group_usage(
 
     Args:
         usage: the usage rows.
-        names: names of devices by uuid.
+        totals: the devices.
         by: how to group.
     """
     rows = list(usage)
+    names = {one.device: one.name for one in totals}
     named = [one for one in rows if one.container is not None]
     pods = _pods(named)
     found: dict[tuple[str | None, ...], list[UsageRow]] = {}
@@ -117,9 +144,14 @@ def group_usage(
         found = {(device, name or None): [] for device, name in names.items()}
     for one in selected:
         found.setdefault(_key(by, one, names, pods), []).append(one)
-    pod_names = _pod_names(found) if by.kind == "pod" else {}
+    unique: Mapping[tuple[str | None, ...], str] = {}
+    if by.kind == "pod":
+        unique = _pod_names(found)
+    if by.kind == "device":
+        shown = device_names(totals)
+        unique = {parts: shown[parts[0]] for parts in found if parts[0] in shown}
     return [
-        (GroupKey(parts, pod_names.get(parts) or _name(by, parts)), members)
+        (GroupKey(parts, unique.get(parts) or _name(by, parts)), members)
         for parts, members in found.items()
     ]
 

@@ -84,7 +84,8 @@ class Report:
         window: the usage that was grouped.
         by: how it was grouped.
         prices: the prices.
-        rows: the groups, those with the most held time first. By device: all devices of the window.
+        rows: the groups, those with the most held time first. By device: all devices of the window,
+            in its order.
         unattributed: usage that belongs to no container; without any usage if grouped by device.
         total: the usage of the node.
     """
@@ -110,9 +111,13 @@ def build_report(window: UsageWindow, by: GroupBy, prices: Prices) -> Report:
         device: gpu_fraction(device, names.get(device, ""))
         for device in {one.device for one in window.usage}
     }
-    found = group_usage(window.usage, names, by)
-    found.sort(key=lambda group: (-sum(map(_held, group[1])), group[0].name))
     by_device = by.kind == "device"
+    found = group_usage(window.usage, window.totals, by)
+    if by_device:
+        place = {total.device: at for at, total in enumerate(window.totals)}
+        found.sort(key=lambda group: place.get(group[0].parts[0] or "", len(place)))
+    else:
+        found.sort(key=lambda group: (-sum(map(_held, group[1])), group[0].name))
     unattributed = [] if by_device else [one for one in window.usage if one.container is None]
     groups: list[tuple[GroupKey | None, list[UsageRow]]] = [*found, (None, unattributed)]
     costs = [cost(members, parts, prices) for _, members in groups]

@@ -27,7 +27,13 @@ from pipeline.ledger.queries import (
     read_holdings,
     read_window,
 )
-from pipeline.ledger.reports import GroupBy, Prices, build_report
+from pipeline.ledger.reports import (
+    DeviceChoiceError,
+    GroupBy,
+    Prices,
+    build_report,
+    choose_device,
+)
 from pipeline.model.ledger_usage import UsageWindow
 from podgpu.cli.arguments import MOST_HOLDINGS
 from podgpu.cli.demo.ledger_place import latest
@@ -70,16 +76,23 @@ def usage(arguments: argparse.Namespace) -> int:
     limit = int(arguments.limit or MOST_HOLDINGS) if arguments.holdings else 0
     try:
         with _without_gc():
-            window, rows = _read(path, start_ns, end_ns, limit)
+            window, rows = _read(path, start_ns, end_ns, limit, arguments.device)
             text = (
                 _holdings_text(window, rows, limit, arguments.format)
                 if limit
-                else _report_text(window, arguments.by or GroupBy("namespace"), arguments)
+                else _report_text(window, _by(arguments), arguments)
             )
+    except DeviceChoiceError as error:
+        raise PermanentError(f"--device: {error}") from error
     except LedgerError as error:
         invalid = isinstance(error, CorruptError | ForeignError)
         raise (PermanentError if invalid else TransientError)(str(error)) from error
     return 0 if put(text, "podgpu usage: the report") else EXIT_UNWRITTEN
+
+
+def _by(arguments: argparse.Namespace) -> GroupBy:
+    default = GroupBy("namespace" if arguments.device is None else "pod")
+    return arguments.by or default
 
 
 @contextmanager
@@ -95,16 +108,21 @@ def _without_gc() -> Iterator[None]:
 
 
 def _read(
-    path: Path, start_ns: int, end_ns: int, limit: int
+    path: Path, start_ns: int, end_ns: int, limit: int, device: str | None
 ) -> tuple[UsageWindow, list[HoldingRecord]]:
     """Read usage and holdings; one holding more than `limit` shows that there are more.
 
     Raises:
         LedgerError: the file cannot be read, or has no data for the time span.
+        DeviceChoiceError: there is no such device.
     """
     with ledger_errors(path), closing(open_readonly(path)) as connection:
         window = read_window(connection, start_ns, end_ns)
-        rows = read_holdings(connection, start_ns, end_ns, limit + 1) if limit else ()
+        uuids = None
+        if device is not None and window.totals:
+            window = choose_device(window, device)
+            uuids = [one.device for one in window.totals]
+        rows = read_holdings(connection, start_ns, end_ns, limit + 1, uuids) if limit else ()
         no_data = not (window.totals or window.usage or rows)
         empty = no_data and is_empty(connection)
     if empty:
@@ -127,7 +145,8 @@ def _report_text(window: UsageWindow, by: GroupBy, arguments: argparse.Namespace
         return json_text(report_document(found))
     if arguments.format == "csv":
         return report_csv(found)
-    return "\n".join(report_lines(found, terminal_width()))
+    one_device = arguments.device is not None
+    return "\n".join(report_lines(found, terminal_width(), one_device=one_device))
 
 
 def _holdings_text(window: UsageWindow, rows: list[HoldingRecord], limit: int, form: str) -> str:

@@ -90,6 +90,7 @@ def report_document(report: Report) -> dict[str, Any]:
             {
                 "device": total.device,
                 "device_name": total.name or None,
+                "gpu_index": total.index,
                 "accounted_seconds": _seconds(total.accounted_ns),
                 "gap_seconds": _seconds(total.gap_ns),
                 "unknown_seconds": _seconds(total.unknown_ns),
@@ -200,7 +201,12 @@ def report_csv(report: Report) -> str:
         values["currency"] = report.prices.currency if row.cost is not None else None
         parts = (None,) * len(fields) if row.key is None else row.key.parts
         rows.append([kind, *parts, *(values[name] for name in _CSV_COLUMNS)])
-    return _table(report.window, ["row", *fields, *_CSV_COLUMNS], rows)
+    heading = ["row", *fields, *_CSV_COLUMNS]
+    if report.by.kind == "device":
+        indexes = {total.device: total.index for total in report.window.totals}
+        heading.append("gpu_index")
+        rows = [[*row, indexes.get(str(row[1]))] for row in rows]
+    return _table(report.window, heading, rows)
 
 
 def _table(window: UsageWindow, heading: list[str], rows: list[list[object]]) -> str:

@@ -1,15 +1,16 @@
 """Format reports and lists of holdings as text tables.
 
-A number that is not 0 is never shown as 0, but in a smaller unit, or for example as `<1%`.
+A number that is not 0 is never shown as 0, but for example as `<1%`.
 """
 
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
 from pipeline.ledger.queries import HoldingRecord
-from pipeline.ledger.reports import Report, Row, Sum
+from pipeline.ledger.reports import Report, Row, Sum, device_names
 from pipeline.model.ledger_usage import Gap, UsageWindow
 from pipeline.status_page.display_text import holder_name
 from podgpu.cli.terminal_text import MARK, Column, laid_out, terminal_safe
@@ -42,12 +43,17 @@ def percent(part: Fraction | None) -> str:
     return f"{scaled(part.numerator * 100, part.denominator, 0)}%"
 
 
-def report_lines(report: Report, width: int) -> list[str]:
+NONE: Final = "none"
+"""Text of the idle time of a group that was busy for longer than it held devices."""
+
+
+def report_lines(report: Report, width: int, *, one_device: bool = False) -> list[str]:
     """Return the lines of the report.
 
     Args:
         report: the report.
         width: width of the terminal; 0 if there is none, so that nothing is cut.
+        one_device: whether the report is of one chosen GPU, which the first line then names.
     """
     window = report.window
     # The row of a device includes its unattributed usage.
@@ -68,7 +74,7 @@ def report_lines(report: Report, width: int) -> list[str]:
         (Column(f"FREE {symbol}", rank=1), lambda row: of_devices(row, row.free_ns)),
         (Column(f"UNKNOWN {symbol}", rank=2), lambda row: of_devices(row, row.unknown_ns)),
         (Column(f"BUSY {symbol}"), lambda row: marked(row.busy_ns, times)),
-        (Column(f"IDLE {symbol}"), lambda row: marked(row.idle_ns, times)),
+        (Column(f"IDLE {symbol}"), lambda row: _idle(report, row, times)),
         (Column("ALLOC", rank=3), lambda row: percent(row.allocated)),
         (Column("USED", rank=4), _used),
         (Column(energies.unit.symbol.upper()), lambda row: marked(row.energy_mj, energies)),
@@ -79,14 +85,18 @@ def report_lines(report: Report, width: int) -> list[str]:
     rows = [[text(row) for _, text in cells] for row in all_rows]
     columns = [column for column, _ in cells]
     notes = [line for note in _notes(report, rows) for line in wrapped(note, width)]
-    above = header(window, f"by {report.by}", times, width)
+    what = f"by {report.by}"
+    if one_device:
+        devices = ", ".join(map(terminal_safe, device_names(window.totals).values()))
+        what = f"{devices}, {what}"
+    above = header(window, what, times, width)
     return [*above, "", *laid_out(columns, rows, width), *notes]
 
 
 def _times(rows: Iterable[Row]) -> Iterator[int]:
     for row in rows:
         yield from (row.held_ns, row.free_ns, row.unknown_ns)
-        yield from (row.busy_ns.known or 0, row.idle_ns.known or 0)
+        yield from (row.busy_ns.known or 0, max(row.idle_ns.known or 0, 0))
 
 
 def header(window: UsageWindow, what: str, times: Scale, width: int) -> list[str]:
@@ -125,7 +135,9 @@ def accounted(window: UsageWindow, times: Scale) -> str:
         f"{terminal_safe(reason)} ({'once' if count == 1 else f'{count} times'})"
         for reason, count in _episodes(window.gaps)
     )
-    return f"{lines}{times.text(gaps)} without usage data" + (f": podgpu was {why}" if why else "")
+    return f"{lines}{times.text_alone(gaps)} without usage data" + (
+        f": podgpu was {why}" if why else ""
+    )
 
 
 def _episodes(gaps: Iterable[Gap]) -> Iterator[tuple[str, int]]:
@@ -154,6 +166,14 @@ def _name(report: Report, row: Row) -> str:
     return TOTAL if row is report.total else UNATTRIBUTED
 
 
+def _idle(report: Report, row: Row, times: Scale) -> str:
+    if row is report.unattributed:
+        return NOTHING  # no container held a device that it could leave idle
+    if row.idle_ns.known is not None and row.idle_ns.known < 0:
+        return NONE + (MARK if row.idle_ns.partial else "")
+    return marked(row.idle_ns, times)
+
+
 def _used(row: Row) -> str:
     return percent(row.used) + (MARK if row.used is not None and row.busy_ns.partial else "")
 
@@ -169,12 +189,23 @@ def _notes(report: Report, rows: Iterable[list[str]]) -> Iterator[str]:
         yield f"{MARK} incomplete: a part of this value is unknown"
     if "" in cells:
         yield "empty cell: unknown"
+    if any(cell.startswith(NONE) for cell in cells):
+        yield (
+            f"{NONE}: busy for longer than its share of the time. IDLE of {TOTAL} is HELD minus "
+            "BUSY of all rows"
+        )
     if report.by.kind == "label" and all(
         row.key and row.key.parts == (None,) for row in report.rows
     ):
         yield f"no pod has the label {report.by.label}; check the option labels of the pods source"
     if report.prices.gpu_hour is not None and _instances(report.window):
-        yield "a MIG instance costs a part of the GPU price, in proportion to its compute slices"
+        yield (
+            "a MIG instance costs a part of the GPU price, in proportion to its compute slices; "
+            "slices in no instance are not priced"
+        )
+    if report.prices.any:
+        row = "the row of a device" if report.by.kind == "device" else UNATTRIBUTED
+        yield f"the cost in {row} includes free time, and usage of no known container"
 
 
 def holding_lines(window: UsageWindow, holdings: Sequence[HoldingRecord], width: int) -> list[str]:
@@ -186,7 +217,9 @@ def holding_lines(window: UsageWindow, holdings: Sequence[HoldingRecord], width:
         width: width of the terminal; 0 if there is none, so that nothing is cut.
     """
     count = f"{len(holdings)} holding{'' if len(holdings) == 1 else 's'}"
-    rows = [[text(each) for _, text in _HOLDING] for each in holdings]
+    names = device_names(window.totals)
+    shown = [replace(each, device=names.get(each.device, each.device)) for each in holdings]
+    rows = [[text(each) for _, text in _HOLDING] for each in shown]
     columns = [column for column, _ in _HOLDING]
     times = Scale.of_times([sum(total.accounted_ns + total.gap_ns for total in window.totals)])
     notes = [line for note in xid_notes(holdings) for line in wrapped(note, width)]

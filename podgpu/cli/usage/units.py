@@ -1,7 +1,7 @@
 """Times and energies as text, in a unit in which a value that is not 0 can be read.
 
 A table has one unit for its times and one for its energies, which depend on its values. A value
-that is too small for the unit of its table is shown with its own unit.
+that is too small for the unit and the decimal places of its table is shown as `<0.001`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,10 +59,14 @@ def scaled(value: int, unit: int, digits: int) -> str:
     return f"{abs(found) if not value else found}"
 
 
-def digits_of(largest: int, unit: int) -> int:
-    """Return the number of decimal places for a column, according to its largest value."""
-    whole = abs(largest) // unit
-    return 3 if whole < 10 else 2 if whole < 100 else 1
+def digits_of(smallest: int, unit: int) -> int:
+    """Return the number of decimal places, at most 3, for three significant digits of a value.
+
+    Args:
+        smallest: the smallest value of a column that is not 0, in base units; 0 if there is none.
+        unit: number of base units in the unit.
+    """
+    return next((digits for digits in range(3) if abs(smallest) >= unit * 10 ** (2 - digits)), 3)
 
 
 def with_unit(value: int, units: Sequence[Unit]) -> str:
@@ -92,7 +96,7 @@ class Scale:
     Attributes:
         unit: the unit.
         digits: number of decimal places.
-        units: all units of the quantity, for a value that is too small for `unit`.
+        units: all units of the quantity, for a value alone.
     """
 
     unit: Unit
@@ -101,23 +105,33 @@ class Scale:
 
     @classmethod
     def of_times(cls, values: Iterable[int]) -> Self:
-        """Return the scale for times, in nanoseconds: hours, minutes or seconds."""
+        """Return the scale for times, in nanoseconds: hours, minutes or seconds.
+
+        It has one decimal place, and up to three if a value would be rounded to 0.
+        """
         sizes = _sizes(values)
-        return cls(_chosen(sizes, [(unit, 1) for unit in TIMES[:-1]]), 1, TIMES)
+        unit = _chosen(sizes, [(unit, 1) for unit in TIMES[:-1]])
+        least = next((size for size in sizes if not _is_lost(size, unit, 3)), 0)
+        digits = next((one for one in (1, 2) if not _is_lost(least, unit, one)), 3)
+        return cls(unit, digits, TIMES)
 
     @classmethod
     def of_energies(cls, values: Iterable[int]) -> Self:
         """Return the scale for energies, in millijoules: kWh, Wh or J."""
         sizes = _sizes(values)
-        digits = {unit: digits_of(max(sizes, default=0), unit.size) for unit in ENERGIES[:-1]}
-        unit = _chosen(sizes, list(digits.items()))
-        return cls(unit, digits[unit], ENERGIES)
+        unit = _chosen(sizes, [(unit, 1) for unit in ENERGIES[:-1]])
+        least = next((size for size in sizes if not _is_lost(size, unit, 3)), 0)
+        return cls(unit, digits_of(least, unit.size), ENERGIES)
 
     def text(self, value: int) -> str:
-        """Return a value as text, without the unit; a value that is too small, with its own."""
+        """Return a value as text, without the unit."""
+        return scaled(value, self.unit.size, self.digits)
+
+    def text_alone(self, value: int) -> str:
+        """Return a value as text for a sentence; a value that is too small has its own unit."""
         if _is_lost(value, self.unit, self.digits):
             return with_unit(value, self.units)
-        return scaled(value, self.unit.size, self.digits)
+        return self.text(value)
 
 
 def _sizes(values: Iterable[int]) -> list[int]:

@@ -4,6 +4,7 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -165,7 +166,8 @@ def test_a_ledger_of_010_and_of_today_have_the_same_content(tmp_path: Path) -> N
     old, new = tmp_path / "old.db", write_day(tmp_path / "new.db")
     shutil.copy(OLD / "ledger-0.1.0-day.db", old)
     assert window_of(old).usage == window_of(new).usage
-    assert window_of(old).totals == window_of(new).totals
+    without_index = tuple(replace(one, index=None) for one in window_of(new).totals)
+    assert window_of(old).totals == without_index, "0.1.0 did not store the index"
     ledger = OpenLedger(old, Instant(90_000 * NS, 1_800_090_000 * NS))
     assert len(ledger.stored.open_holdings) == 2
     ledger.close()

@@ -59,12 +59,14 @@ def names(found: Report) -> list[str]:
                 "(none)/Pod/uid u-unnamed",
             ],
         ),
-        ("device", ["GPU-1 NVIDIA H100 80GB HBM3", "GPU-0 NVIDIA H100 80GB HBM3"]),
+        ("device", ["GPU-0 NVIDIA H100 80GB HBM3", "GPU-1 NVIDIA H100 80GB HBM3"]),
         ("label:team", ["vision", "nlp", "(none)"]),
         ("label:tier", ["(none)"]),
     ],
 )
-def test_the_groups_of_a_day_are_sorted_by_held_time(by: str, expected: list[str]) -> None:
+def test_the_groups_of_a_day_are_sorted_by_held_time_and_devices_by_index(
+    by: str, expected: list[str]
+) -> None:
     assert names(build_report(day(), GroupBy.parse(by), NO_PRICES)) == expected
 
 
