@@ -2,11 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from pipeline.base.safe_text import line
-from pipeline.model import ContainerUsage, Holder, PartialRef, Snapshot
+from pipeline.model import (
+    NS,
+    ContainerUsage,
+    Holder,
+    Holding,
+    Instant,
+    PartialRef,
+    Snapshot,
+)
 from pipeline.status_page.last_minute import BusyPoint, Key, busy_percent
 from pipeline.status_page.use_format import LARGEST, ProcessStatus, UserStatus, UseStatus
+
+_LEAST_GAP_NS: Final = 60 * NS
+_LEAST_GAP_PART: Final = 20
+"""A gap makes the energy of a holding incomplete if it is longer than a minute, and than 1/20 of
+the time with samples."""
 
 
 class DeviceUses:
@@ -30,13 +44,24 @@ class DeviceUses:
             None if account is None else account.memory_unattributed_bytes
         )
         self._uses: dict[PartialRef, UseStatus] = {}
+        self._starts: dict[PartialRef, Instant] = {}
         for one in () if account is None else account.containers:
             if account is not None and one.ended is None:
                 self._uses[one.subject] = _use(one, busy_percent(account, one, oldest))
+                if one.holding is not None:
+                    self._starts[one.subject] = one.holding.start
 
     def of(self, subject: PartialRef) -> UseStatus | None:
         """Return the use of a container; None if it has no account."""
         return self._uses.get(_whole_name(subject))
+
+    def start_of(self, subject: PartialRef) -> Instant | None:
+        """Return since when a container has held or used the device; None if unknown.
+
+        It can be earlier than the start of its claim: a claim that is replaced by one that begins
+        later, without a pause, continues the holding.
+        """
+        return self._starts.get(_whole_name(subject))
 
     def without_holding(self, holders: Sequence[Holder]) -> tuple[UserStatus, ...]:
         """Return the containers that use the device and are not among its holders."""
@@ -89,7 +114,13 @@ def _use(one: ContainerUsage, busy: float | None) -> UseStatus:
         busy_percent=busy,
         memory_used_bytes=_count(one.memory_bytes),
         energy_joules=None if energy is None else min(max(energy / 1e3, 0), LARGEST),
+        incomplete=holding is not None and _is_incomplete(holding),
     )
+
+
+def _is_incomplete(holding: Holding) -> bool:
+    """Return whether a holding has more than a negligible time without usage samples."""
+    return holding.gap_ns > max(_LEAST_GAP_NS, holding.counted_ns // _LEAST_GAP_PART)
 
 
 def _count(number: int | None) -> int | None:

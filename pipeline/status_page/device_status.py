@@ -203,9 +203,12 @@ def _utilization(uuid: str, values: Values) -> float | None:
 def _holder(view: _View, holder: Holder, uses: DeviceUses) -> HolderStatus:
     status_input = view.status_input
     source = status_input.sources.get(holder.source)
+    # The energy is that of the holding. Its age must be of the same time.
+    start = uses.start_of(holder.subject) or holder.since
+    since = min(holder.since, start, key=lambda each: each.mono_ns)
     return HolderStatus(
         **_container(holder),
-        since=date(status_input.now.wall_of(holder.since)),
+        since=date(status_input.now.wall_of(since)),
         since_known=not holder.since_observed,
         share=holder.share,
         replicas=len(holder.replicas) or None,

@@ -1,5 +1,6 @@
 """Format the numbers and names of a status document as text."""
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,7 +22,12 @@ IDLE_PERCENT: Final = 1.0
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 _HOURS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
-_KILOWATT_HOURS: Final = (("kWh", 3.6e6), ("Wh", 3600.0))
+
+_DIGITS: Final = 3
+"""Number of significant digits of an energy."""
+
+_MOST_DECIMALS: Final = 4
+"""Maximum number of decimals of an energy: a tenth of a watt hour."""
 
 
 def span(seconds: float) -> str:
@@ -52,8 +58,19 @@ def hours(seconds: float) -> str:
 
 
 def kilowatt_hours(joules: float) -> str:
-    """Return an energy in kilowatt hours: `3.45 kWh`; `2.40 Wh` if it would be rounded to 0."""
-    return _measured(joules, _KILOWATT_HOURS, 2)
+    """Return an energy in kilowatt hours: `345 kWh`, `3.45 kWh`, `0.0345 kWh`, `<0.0001 kWh`.
+
+    The unit is always the same, so that the energies of a column can be compared.
+    """
+    found = joules / 3.6e6
+    if not found:
+        text = "0"
+    elif abs(found) < 10**-_MOST_DECIMALS:
+        text = _too_small(found, _MOST_DECIMALS)
+    else:
+        whole_digits = math.floor(math.log10(abs(found))) + 1
+        text = f"{found:.{min(max(_DIGITS - whole_digits, 0), _MOST_DECIMALS)}f}"
+    return f"{text}\N{NO-BREAK SPACE}kWh"
 
 
 def _measured(figure: float, units: Sequence[tuple[str, float]], digits: int) -> str:
@@ -64,8 +81,13 @@ def _measured(figure: float, units: Sequence[tuple[str, float]], digits: int) ->
     found = figure / size
     text = f"{found:.{digits}f}"
     if figure and not round(found, digits):
-        text = f"{'<' if figure > 0 else '>-'}{10**-digits:.{digits}f}"
+        text = _too_small(figure, digits)
     return f"{text}\N{NO-BREAK SPACE}{name}"
+
+
+def _too_small(figure: float, digits: int) -> str:
+    """Return the text for a number that would be rounded to 0: `<0.1`, `>-0.1`."""
+    return f"{'<' if figure > 0 else '>-'}{10**-digits:.{digits}f}"
 
 
 def holder_name(holder: ContainerStatus | PartialRef) -> str:

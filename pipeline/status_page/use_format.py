@@ -39,11 +39,14 @@ class UseStatus(msgspec.Struct, frozen=True, kw_only=True):
         memory_used_bytes: device memory of its processes; null if unknown.
         energy_joules: its part of the GPU's energy since it has held or used the device; null if
             unknown.
+        incomplete: whether the energy lacks a part of this time, for example because podgpu
+            started later than the container.
     """
 
     busy_percent: Figure | None
     memory_used_bytes: Count | None
     energy_joules: Figure | None
+    incomplete: bool = False
 
 
 class UserStatus(ContainerStatus, frozen=True, kw_only=True):

@@ -23,9 +23,6 @@ from pipeline.status_page.use_format import ContainerStatus, UseStatus
 MOST_HOLDERS: Final = 8
 """Maximum number of holders of one device that the page shows. `/status` has more."""
 
-_LEAST_KILOWATT_HOURS: Final = 3.6e5
-"""Energy in joules from which on it is shown in kilowatt hours."""
-
 _LEAST_UNATTRIBUTED: Final = 0.01
 """Part of the memory from which on memory of no known container is shown."""
 
@@ -94,17 +91,11 @@ def _use(use: UseStatus, device: DeviceStatus) -> str:
         filled = part(use.memory_used_bytes, device.memory_total_bytes)
         memory = f"{_kept(size(use.memory_used_bytes))}{bar(filled, 'm')}"
     if use.energy_joules is not None:
-        energy = _energy(use.energy_joules)
+        least = "at least " if use.incomplete else ""
+        energy = f"{least}{kilowatt_hours(use.energy_joules)}"
     if not busy + memory + energy:
         return ""
     return f'<div class="own"><div>{busy}</div> <div>{memory}</div> <div>{energy}</div></div>'
-
-
-def _energy(joules: float) -> str:
-    """Return an energy in watt hours if it is below 0.1 kWh, which two decimals would not show."""
-    if 3600 <= joules < _LEAST_KILOWATT_HOURS:
-        return f"{joules / 3600:.1f}&nbsp;Wh"
-    return kilowatt_hours(joules)
 
 
 def _unattributed(device: DeviceStatus) -> list[str]:

@@ -43,6 +43,10 @@ _UNKNOWN: Final = "-"
 _MAX_SECONDS: Final = 99 * 86_400
 """Maximum number of seconds shown for a lower bound: the column has four characters."""
 
+_ENERGY_WIDTH: Final = 9
+_LEAST_ENERGY: Final = "<0.1 Wh"
+"""Energy that is not 0 and has no digits in kilowatt hours."""
+
 _LEAST_UNATTRIBUTED: Final = 0.01
 """Part of the memory from which on memory of no known container is shown, as on the page."""
 
@@ -288,8 +292,20 @@ def _use(use: UseStatus) -> dict[Cell, Line]:
     return {
         Cell.USE: styled(_UNKNOWN if busy is None else f"{busy:.0f}%"),
         Cell.MEMORY: styled(_UNKNOWN if memory is None else _gib(memory)),
-        Cell.ENERGY: styled(_UNKNOWN if energy is None else kilowatt_hours(energy)),
+        Cell.ENERGY: styled(_UNKNOWN if energy is None else _energy(energy, use.incomplete)),
     }
+
+
+def _energy(joules: float, incomplete: bool) -> str:
+    """Return an energy in at most nine characters, with a `+` if it is a lower bound."""
+    text = kilowatt_hours(joules)
+    if text.startswith("<"):
+        return _LEAST_ENERGY
+    compact = text if len(text) < _ENERGY_WIDTH else "".join(text.split())
+    if not incomplete:
+        return text if len(text) <= _ENERGY_WIDTH else compact
+    # The number is rounded down if there is no room for its last digit.
+    return f"{compact}+" if len(compact) < _ENERGY_WIDTH else f"{compact[:5]}kWh+"
 
 
 def _container_name(one: ContainerStatus) -> tuple[str, str]:

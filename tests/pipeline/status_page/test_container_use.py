@@ -2,10 +2,19 @@
 
 from dataclasses import replace
 
-from pipeline.model import DeviceUsage, GpuProcess, ProcessList, SamplesTaken, Snapshot, Usage
+from pipeline.model import (
+    NS,
+    DeviceUsage,
+    GpuProcess,
+    ProcessList,
+    SamplesTaken,
+    Snapshot,
+    Usage,
+)
+from pipeline.status_page.daemon_state import date
 from pipeline.status_page.device_status import MOST_PROCESSES
 from pipeline.status_page.document_builder import status_of
-from pipeline.status_page.status_document import GpuStatus
+from pipeline.status_page.status_document import GpuStatus, HolderStatus
 from tests.pipeline.status_page.scenes import report_claims, started_node, status_input
 from tests.support.nodes import START, at, gpu, kubelet_claim, uuid_of
 from tests.support.usage import holding, used
@@ -74,3 +83,21 @@ def test_processes_are_listed_with_the_largest_first() -> None:
     assert first.processes[0].memory_used_bytes == (MOST_PROCESSES + 2) * GIB
     assert (len(first.processes), first.processes_left_out) == (MOST_PROCESSES, 4)
     assert second.processes is None
+
+
+def with_holding(start: float, gap_ns: int = 0) -> HolderStatus:
+    """Return holder `a` of GPU 0, whose claim begins at 0 s, with a holding that began before."""
+    now = replace(holding("a", gpu(0), uid="", start=at(start), energy=9_000), gap_ns=gap_ns)
+    [holder] = shown(account(replace(used("a", uid=""), holding=now)), "a").holders or ()
+    return holder
+
+
+def test_the_age_of_a_holder_is_that_of_its_energy() -> None:
+    """A claim that is replaced by a later one, without a pause, continues the holding."""
+    first = date(at(-3600).wall_ns)
+    assert (with_holding(-3600).since, with_holding(3600).since) == (first, date(START.wall_ns))
+
+
+def test_energy_that_lacks_a_part_of_the_time_is_incomplete() -> None:
+    found = [with_holding(-3600, gap_ns=seconds * NS).use for seconds in (0, 59, 600)]
+    assert [use.incomplete for use in found if use is not None] == [False, False, True]

@@ -80,12 +80,12 @@ def test_the_last_day_on_the_page() -> None:
         ["ml/train-0", "12.0 h", "11.5 h", "0.5 h", "7.25 kWh"],
         ["ml/train-1", "10.5 h", "9.8 h", "0.8 h", "6.12 kWh"],
         ["lab/notebook-7c9d5f6b4-x2x4z", "8.0 h", "1.2 min", "8.0 h", "1.00 kWh"],
-        ["lab/shell (uid u-1)", "1.0 h", *["\N{EN DASH} unknown"] * 2, "0.25 kWh"],
-        ["lab/shell (uid u-2)", "0.5 h", "0.2 h", "0.2 h", "0.12 kWh"],
-        ["ml/greedy", "0.2 h", "1.0 h", "none", "0.50 kWh"],
-        ["uid u-unnamed", "0.4 s", "0.2 s", "0.2 s", "0.01 Wh"],
+        ["lab/shell (uid u-1)", "1.0 h", *["\N{EN DASH} unknown"] * 2, "0.250 kWh"],
+        ["lab/shell (uid u-2)", "0.5 h", "0.2 h", "0.2 h", "0.125 kWh"],
+        ["ml/greedy", "0.2 h", "1.0 h", "none", "0.500 kWh"],
+        ["uid u-unnamed", "0.4 s", "0.2 s", "0.2 s", "<0.0001 kWh"],
         ["unattributed", "", "0.6 h", "", "2.75 kWh"],
-        ["total *", "32.3 h", "23.1 h", "8.1 h", "18.00 kWh"],
+        ["total *", "32.3 h", "23.1 h", "8.1 h", "18.0 kWh"],
     ]
     text = shown("a-day").text
     assert "2027-01-15 08:00 to 2027-01-16 08:00 UTC , as of 20 s ago." in text

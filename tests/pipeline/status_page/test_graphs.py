@@ -178,11 +178,12 @@ def test_each_holder_shows_what_it_uses_itself() -> None:
 @pytest.mark.parametrize(
     ("joules", "expected"),
     [
-        (0, "0.00 kWh"),
-        (600, "0.17 Wh"),
-        (3_600, "1.0 Wh"),
-        (90_000, "25.0 Wh"),
-        (360_000, "0.10 kWh"),
+        (0, "0 kWh"),
+        (100, "<0.0001 kWh"),
+        (3_600, "0.0010 kWh"),
+        (90_000, "0.0250 kWh"),
+        (360_000, "0.100 kWh"),
+        (86_400_000, "24.0 kWh"),
         (7_200_000, "2.00 kWh"),
     ],
 )

@@ -178,7 +178,7 @@ def test_a_ledger_shows_a_day_and_four_weeks() -> None:
             f"{hours / 2:.1f} h",
             f"{hours / 2:.1f} h",
             "0.0 h",
-            f"{hours / 1000:.2f} kWh",
+            f"{hours / 1000:.{4 if hours < 100 else 3}f} kWh",
         ],
         [
             "2027-01-02 to 01-08",
@@ -187,7 +187,7 @@ def test_a_ledger_shows_a_day_and_four_weeks() -> None:
             f"{120 - hours / 2:.1f} h",
             f"{120 - hours / 2:.1f} h",
             "0.0 h",
-            f"{(240 - hours) / 1000:.2f} kWh",
+            f"{(240 - hours) / 1000:.{4 if hours > 140 else 3}f} kWh",
         ],
     ]
 

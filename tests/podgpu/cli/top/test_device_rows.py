@@ -126,7 +126,7 @@ def test_the_duration_of_a_holding(seconds: int, seen_since: str, known: str) ->
 @pytest.mark.parametrize("columns", [40, 80, 120, 200])
 def test_each_holder_of_a_shared_gpu_has_its_own_use(columns: int) -> None:
     shown = "\n".join(lines(only(2), columns=columns))
-    for busy, memory, energy in (("45%", "80.2", "0.51 kWh"), ("15%", "21.0", "0.13 kWh")):
+    for busy, memory, energy in (("45%", "80.2", "0.512 kWh"), ("15%", "21.0", "0.130 kWh")):
         assert busy in shown
         assert memory in shown
         assert energy in shown

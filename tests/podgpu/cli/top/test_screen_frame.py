@@ -53,8 +53,9 @@ def test_what_is_special_is_said(
     assert header(daemon, 80)[1][0].style is style
 
 
-def test_recorded_and_simulated_data_is_named() -> None:
-    shown = " ".join(top(DaemonStatus(WHOLE), 80))
+@pytest.mark.parametrize("columns", [20, 40, 80, 120, 240])
+def test_recorded_and_simulated_data_is_named(columns: int) -> None:
+    shown = " ".join(top(DaemonStatus(WHOLE), columns))
     for note in WHOLE.notes:
         assert note in shown
 

@@ -310,9 +310,10 @@ def whole_node() -> StatusDocument:
         node="demo",
         podgpu="0.1.0",
         notes=(
-            "This is a recording, played by the source recording. It does not show this machine.",
-            "Simulated, not real: GPU 4, GPU 5, GPU 6, GPU 7.",
-            "The usage is sample data, made by podgpu demo. It was not measured.",
+            'This is a recording, not this machine (the source "recording").',
+            "The usage of 28 days and the energy of containers contain sample data of podgpu demo, "
+            "not measured.",
+            "Simulated: GPU 4, GPU 5, GPU 6, GPU 7.",
         ),
         time=NOW,
         started=ago(hours=5),
