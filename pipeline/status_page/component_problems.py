@@ -31,10 +31,12 @@ def _gpus(status: StatusDocument) -> Iterator[ProblemStatus]:
     if status.gpus is None:
         down = [each.name for each in status.sources if each.state == "down"]
         why = f" (down: {', '.join(down)})" if down else " yet"
+        cure = "the error of each source that is down says what to do" if down else None
         yield ProblemStatus(
             kind="no_gpus",
             severity="critical" if down else "warning",
             text=f"no source has reported GPUs{why}",
+            advice=cure and f"{cure}; podgpu doctor says what the machine lacks",
             **_WHOLE_NODE,
         )
     if status.devices_left_out:

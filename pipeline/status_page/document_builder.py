@@ -22,6 +22,9 @@ from pipeline.status_page.status_document import (
 from pipeline.status_page.usage_status import usage_of
 from pipeline.status_page.use_format import LARGEST
 
+LONGEST_ERROR: Final = 600
+"""Maximum number of characters of an error: its advice must not be cut."""
+
 _ONGOING_SECONDS: Final = 45.0
 """Seconds after its last error at which a sink that lost data counts as recovered.
 
@@ -87,9 +90,10 @@ def _source(
     status_input: StatusInput, name: str, state: SourceState, value: Figures
 ) -> SourceStatus:
     error = _error(status_input, ("source", name), over=state.up or not state.has_reported)
-    if state.reason and not state.up and (error is None or error.text != line(state.reason)):
+    reason = line(state.reason, LONGEST_ERROR)
+    if reason and not state.up and (error is None or error.text != reason):
         age = status_input.age(state.down_since)
-        error = ErrorStatus(text=line(state.reason), age_seconds=age, over=False)
+        error = ErrorStatus(text=reason, age_seconds=age, over=False)
     return SourceStatus(
         name=line(name),
         kind=line(state.kind),
@@ -175,7 +179,7 @@ def _error(status_input: StatusInput, owner: tuple[str, str], *, over: bool) -> 
     if last_error is None:
         return None
     return ErrorStatus(
-        text=line(last_error.text),
+        text=line(last_error.text, LONGEST_ERROR),
         age_seconds=status_input.age(last_error.at),
         over=None if last_error.warning else over,
     )

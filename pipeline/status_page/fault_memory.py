@@ -71,6 +71,7 @@ class FaultMemory:
         self._checked: frozenset[tuple[str, FaultKind]] = frozenset()
         self._errors: Sequence[XidError] = ()
         self._xids: dict[tuple[str, int], KnownXid] = {}
+        self._returned: dict[str, Instant] = {}
 
     def add(self, snapshot: Snapshot) -> None:
         """Add a snapshot; snapshots must be in the order of time."""
@@ -83,6 +84,9 @@ class FaultMemory:
         for key, fault in before.items():
             if key not in known and self._lingers(fault, now, found):
                 known[key] = fault
+        for key in before.keys() - known.keys():
+            if key.kind == "gpu_lost" and (key.device, key.kind) in found.checked:
+                self._returned[key.device] = now
         self._faults = known
         if found.checked is not self._read:
             self._read = found.checked
@@ -90,6 +94,7 @@ class FaultMemory:
             self._checked = found.checked.union(
                 each for each in self._checked if each[0] in devices
             )
+            self._returned = {uuid: at for uuid, at in self._returned.items() if uuid in devices}
         if snapshot.xids is not self._errors:
             self._errors = snapshot.xids
             self._add_errors(snapshot)
@@ -104,6 +109,11 @@ class FaultMemory:
     def faults(self) -> tuple[KnownFault, ...]:
         """The faults that are present."""
         return tuple(self._faults.values())
+
+    @property
+    def returned(self) -> dict[str, Instant]:
+        """When each GPU that was lost responded again, by UUID; a copy."""
+        return dict(self._returned)
 
     @property
     def xids(self) -> tuple[KnownXid, ...]:

@@ -11,7 +11,15 @@ Severity: TypeAlias = Literal["critical", "warning", "info"]
 UNLISTED_XID: Final = "a code that is not in NVIDIA's catalogue"
 UNLISTED_XID_ADVICE: Final = "look for the line with this code in the kernel log"
 
+UNCLAIMED_ADVICE: Final = (
+    "let their pods request a GPU, or end their processes, which disturb the holders"
+)
+
+RESETS: Final = frozenset({"1", "2", "4"})
+"""Recovery actions that reset the GPU."""
+
 _DRAIN: Final = "when no pod uses it, reset the GPU or reboot the node"
+_FREE: Final = "no pod uses it now: reset the GPU"
 
 _VENDOR: Final = "contact the vendor of the GPU"
 _BOARD: Final = f"drain the node and {_VENDOR}"
@@ -66,31 +74,41 @@ _SLOWDOWNS: Final[Mapping[str, tuple[str, str]]] = {
     ),
 }
 
+_RESET: Final = "drain the GPU and reset it"
+
 _ACTIONS: Final[Mapping[str, tuple[str, str]]] = {
-    "1": ("a reset", "drain the GPU and reset it"),
+    "1": ("a reset", _RESET),
     "2": ("a reboot of the node", "drain the node and reboot it"),
     "3": ("that the GPUs connected to it are drained", "drain the GPU and its peers"),
     "4": ("a drain and a reset", "drain the GPU and its peers, and reset it"),
 }
 
+_PENDING: Final = frozenset({"row_remap_pending", "retired_pages_pending"})
 
-def fault_text(fault: KnownFault, where: str, *, recent: bool) -> tuple[Severity, str, str]:
+
+def fault_text(
+    fault: KnownFault, where: str, *, recent: bool, held: bool, asked: bool
+) -> tuple[Severity, str, str | None]:
     """Return the severity of a fault, what happened, and what to do.
 
     Args:
         fault: the fault.
         where: name of the device.
         recent: whether it began within the last hour.
+        held: whether a container holds or uses the device, or whether that is unknown.
+        asked: whether the driver asks for a reset or a reboot, which is a fault of its own.
     """
     kind, detail = fault.key.kind, fault.key.detail
     if kind == "slowdown":
         why, advice = _SLOWDOWNS[detail]
         return "warning", f"{where}: {why}", advice
     if kind == "recovery_action":
-        asked, advice = _ACTIONS.get(
+        action, advice = _ACTIONS.get(
             detail, (f"recovery action {detail}", "look up the action in the driver's documents")
         )
-        return "critical", f"{where}: the driver asks for {asked}", advice
+        if advice == _RESET and not held:
+            advice = _FREE
+        return "critical", f"{where}: the driver asks for {action}", advice
     if kind == "conflict":
         return (
             "warning",
@@ -106,4 +124,8 @@ def fault_text(fault: KnownFault, where: str, *, recent: bool) -> tuple[Severity
             f"restart the programs that ran on it; {_DRAIN}; if it happens again, {_VENDOR}",
         )
     severity, text, advice = _TEXTS[kind]
+    if kind in _PENDING and asked:
+        return severity, f"{where}{text}, for which the driver asks", None
+    if advice == _DRAIN and not held:
+        advice = _FREE
     return severity, f"{where}{text}", advice

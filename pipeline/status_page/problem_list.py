@@ -1,21 +1,33 @@
 """List what needs attention on a node, in words with the advised action, the most severe first."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
 from pipeline.fields.xid_catalogue import XIDS, Xid
 from pipeline.model import NS, Attribution, Snapshot, XidVictim
-from pipeline.status_page.component_problems import component_problems
+from pipeline.status_page.component_problems import SILENT, component_problems
 from pipeline.status_page.container_use import names
 from pipeline.status_page.daemon_state import StatusInput, date
 from pipeline.status_page.display_text import device_name, gpu_name
 from pipeline.status_page.fault_memory import KnownFault, KnownXid
-from pipeline.status_page.fault_texts import UNLISTED_XID, UNLISTED_XID_ADVICE, fault_text
-from pipeline.status_page.status_document import GpuStatus, StatusDocument, XidStatus
-from pipeline.status_page.use_format import AffectedStatus, ProblemStatus
+from pipeline.status_page.fault_texts import (
+    RESETS,
+    UNCLAIMED_ADVICE,
+    UNLISTED_XID,
+    UNLISTED_XID_ADVICE,
+    fault_text,
+)
+from pipeline.status_page.status_document import (
+    DeviceStatus,
+    GpuStatus,
+    InstanceStatus,
+    StatusDocument,
+    XidStatus,
+)
+from pipeline.status_page.use_format import AffectedStatus, ContainerStatus, ProblemStatus
 
 MOST_PROBLEMS: Final = 256
 """Maximum number of problems in a document: the most severe ones. Further ones are counted."""
@@ -28,6 +40,12 @@ HARDWARE_SECONDS: Final = 3600.0
 
 PROGRAM_SECONDS: Final = 600.0
 """The same for errors that programs mostly cause themselves."""
+
+UNCLAIMED_SECONDS: Final = 60.0
+"""Seconds for which a container uses a device before its missing claim is a problem.
+
+A claim can be reported some seconds after the first process.
+"""
 
 _RANKS: Final = {"critical": 0, "warning": 1, "info": 2}
 
@@ -42,6 +60,7 @@ def with_problems(status: StatusDocument, status_input: StatusInput) -> StatusDo
     found = [
         *_faults(status, status_input),
         *_xids(status, status_input),
+        *_unclaimed(status, status_input),
         *component_problems(status),
     ]
     found.sort(key=lambda one: _RANKS[one.severity])
@@ -50,20 +69,44 @@ def with_problems(status: StatusDocument, status_input: StatusInput) -> StatusDo
 
 
 def _faults(status: StatusDocument, status_input: StatusInput) -> Iterator[ProblemStatus]:
-    shown: dict[str, str] = {}
+    shown: dict[str, tuple[str, Sequence[DeviceStatus]]] = {}
     for gpu in status.gpus or ():
-        shown[gpu.uuid] = gpu_name(gpu)
-        shown |= {each.uuid: device_name(gpu, each) for each in gpu.instances}
+        shown[gpu.uuid] = gpu_name(gpu), (gpu, *gpu.instances)
+        shown |= {each.uuid: (device_name(gpu, each), (each,)) for each in gpu.instances}
     order = {uuid: at for at, uuid in enumerate(shown)}
     found = [one for one in status_input.past.faults if one.key.device in order]
+    asked = {
+        one.key.device
+        for one in found
+        if one.key.kind == "recovery_action" and one.key.detail in RESETS
+    }
     for one in sorted(found, key=lambda one: (order[one.key.device], one.key)):
-        yield _fault(one, shown[one.key.device], status_input)
+        where, devices = shown[one.key.device]
+        yield _fault(one, where, devices, status_input, asked=one.key.device in asked)
 
 
-def _fault(one: KnownFault, where: str, status_input: StatusInput) -> ProblemStatus:
+def _fault(
+    one: KnownFault,
+    where: str,
+    devices: Sequence[DeviceStatus],
+    status_input: StatusInput,
+    *,
+    asked: bool,
+) -> ProblemStatus:
+    """Return the problem of a fault.
+
+    Args:
+        one: the fault.
+        where: name of its device.
+        devices: the device, and the instances of a GPU.
+        status_input: the state of the daemon.
+        asked: whether the driver asks for a reset of the device or a reboot.
+    """
     age = one.since.seconds_until(status_input.now)
-    severity, text, advice = fault_text(one, where, recent=age < HARDWARE_SECONDS)
-    attribution = _attribution(status_input.snapshot, one.key.device)
+    held = any(each.holders is None or each.holders or each.users for each in devices)
+    severity, text, advice = fault_text(
+        one, where, recent=age < HARDWARE_SECONDS, held=held, asked=asked
+    )
     return ProblemStatus(
         kind=one.key.kind,
         severity=severity,
@@ -73,7 +116,7 @@ def _fault(one: KnownFault, where: str, status_input: StatusInput) -> ProblemSta
         advice=advice,
         since=date(status_input.now.wall_of(one.since)),
         since_known=one.since_known,
-        **_affected(one, attribution),
+        **_affected(one, devices, _attribution(status_input.snapshot, one.key.device)),
     )
 
 
@@ -81,17 +124,83 @@ def _attribution(snapshot: Snapshot | None, uuid: str) -> Attribution | None:
     return None if snapshot is None else snapshot.layout.attributions.get(uuid)
 
 
-def _affected(one: KnownFault, attribution: Attribution | None) -> dict[str, Any]:
-    """Return the holders of a device; of a conflict first the pods whose claims contradict."""
-    if attribution is None:
-        return {}
-    found = [AffectedStatus(**names(each.subject), part="held") for each in attribution.holders]
-    if one.key.kind == "conflict":
+def _affected(
+    one: KnownFault, devices: Sequence[DeviceStatus], attribution: Attribution | None
+) -> dict[str, Any]:
+    """Return who holds or uses a device; of a conflict first the pods whose claims contradict."""
+    found = [_container(each, "held") for device in devices for each in device.holders or ()]
+    found += [_container(each, "used") for device in devices for each in device.users]
+    more = sum(each.holders_left_out + each.users_left_out for each in devices)
+    if one.key.kind == "conflict" and attribution is not None:
         claimants = [_claimant(pod) for pod in attribution.conflicting_pods]
-        known = {(each.namespace, each.pod) if each.pod else each.uid for each in claimants}
-        others = [each for each in found if not known & {(each.namespace, each.pod), each.uid}]
-        found = [*claimants, *others]
-    return _limited(found)
+        known = _pods(claimants)
+        found = [*claimants, *(each for each in found if not known & _pods([each]))]
+    return _limited(list(dict.fromkeys(found)), more)
+
+
+def _container(one: ContainerStatus, part: Literal["held", "used"]) -> AffectedStatus:
+    return AffectedStatus(
+        namespace=one.namespace, pod=one.pod, container=one.container, uid=one.uid, part=part
+    )
+
+
+def _pods(containers: Sequence[ContainerStatus]) -> set[object]:
+    """Return what identifies the pods of containers: namespace and name, and uid."""
+    found: set[object] = {(each.namespace, each.pod) for each in containers if each.pod}
+    return found | {each.uid for each in containers if each.uid}
+
+
+def _unclaimed(status: StatusDocument, status_input: StatusInput) -> Iterator[ProblemStatus]:
+    """Yield a problem for each device that containers use for a minute without a claim.
+
+    While a source of claims does not report, containers only seem to have none.
+    """
+    of_claims = [each for each in status.sources if each.confirmed_seconds is not None]
+    if any(each.state != "up" or (each.confirmed_seconds or 0) > SILENT for each in of_claims):
+        return
+    for gpu in status.gpus or ():
+        for device in (gpu, *gpu.instances):
+            where = (
+                device_name(gpu, device) if isinstance(device, InstanceStatus) else gpu_name(gpu)
+            )
+            found = list(_without_claim(device, status_input))
+            if found:
+                since = max(min(at for _, at in found), 0)
+                yield ProblemStatus(
+                    kind="unclaimed_use",
+                    severity="info",
+                    where=where,
+                    device=device.uuid,
+                    text=f"{where}: containers use it without holding it",
+                    advice=UNCLAIMED_ADVICE,
+                    since=date(since),
+                    since_known=True,
+                    **_limited([one for one, _ in found], device.users_left_out),
+                )
+
+
+def _without_claim(
+    device: DeviceStatus, status_input: StatusInput
+) -> Iterator[tuple[AffectedStatus, int]]:
+    """Yield each container that has used a device without a claim for a while, with its start."""
+    snapshot = status_input.snapshot
+    usage = None if snapshot is None else snapshot.usage
+    account = None if usage is None else usage.devices.get(device.uuid)
+    attribution = _attribution(snapshot, device.uuid)
+    if account is None or attribution is None or device.holders is None:
+        return
+    claimants = _pods([_claimant(pod) for pod in attribution.conflicting_pods])
+    starts = {
+        tuple(names(one.subject).values()): one.start if one.holding is None else one.holding.start
+        for one in account.containers
+        if one.ended is None
+    }
+    for user in device.users:
+        start = starts.get((user.namespace, user.pod, user.container, user.uid))
+        if start is None or start.seconds_until(status_input.now) < UNCLAIMED_SECONDS:
+            continue
+        if not claimants & _pods([user]):
+            yield _container(user, "used"), status_input.now.wall_of(start)
 
 
 def _limited(found: list[AffectedStatus], more: int = 0) -> dict[str, Any]:
@@ -142,6 +251,8 @@ def _xid(
     meaning = UNLISTED_XID if known is None else known.meaning
     count = counted.errors if counted is not None else None
     often = f", {count} times since podgpu started" if count is not None and count > 1 else ""
+    if known is not None and known.alert == "hardware":
+        often += _return(gpu, last, status_input)
     victims = [] if error is None else [_victim(one) for one in error.victims]
     advice = UNLISTED_XID_ADVICE if known is None else known.advice
     return ProblemStatus(
@@ -155,6 +266,14 @@ def _xid(
         since_known=True,
         **_limited(victims[::-1], 0 if error is None else error.victims_left_out),
     )
+
+
+def _return(gpu: GpuStatus, last: datetime, status_input: StatusInput) -> str:
+    """Return that a GPU which was lost has responded again since an error; else an empty text."""
+    at = status_input.past.returned.get(gpu.uuid)
+    if at is None or gpu.state != "up" or date(status_input.now.wall_of(at)) < last:
+        return ""
+    return "; the GPU responds again, and can fail again"
 
 
 def _weight(known: Xid | None) -> tuple[Any, float]:

@@ -16,7 +16,14 @@ _WORDS: Final = {
     "used": "affected",
     "held": "affected",
 }
-_ORDER: Final = ("caused by", "claimed by", "held by", "affected")
+_OF_KIND: Final = {
+    ("conflict", "held"): "held by",
+    ("conflict", "used"): "used by",
+    ("unclaimed_use", "used"): "used by",
+}
+"""Words that differ for one kind of problem."""
+
+_ORDER: Final = ("caused by", "claimed by", "held by", "used by", "affected")
 
 
 def problems(status: StatusDocument) -> list[str]:
@@ -43,7 +50,7 @@ def affected_text(problem: ProblemStatus) -> str:
     """
     groups: dict[str, list[str]] = {}
     for one in problem.containers[:MOST_NAMED]:
-        word = "held by" if problem.kind == "conflict" and one.part == "held" else _WORDS[one.part]
+        word = _OF_KIND.get((problem.kind, one.part), _WORDS[one.part])
         groups.setdefault(word, []).append(holder_name(one))
     text = "; ".join(f"{word}: {', '.join(groups[word])}" for word in _ORDER if word in groups)
     more = len(problem.containers[MOST_NAMED:]) + problem.containers_left_out

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from weakref import ref
 
-from pipeline.model import Snapshot
+from pipeline.model import Instant, Snapshot
 from pipeline.status_page.fault_memory import FaultMemory, KnownFault, KnownXid
 from pipeline.status_page.last_hour import HourOfDevice, LastHour
 from pipeline.status_page.last_minute import BusyPoint, Key, LastMinute
@@ -19,12 +19,14 @@ class Past:
         faults: faults that are present.
         xids: XID errors of the last hour.
         minute: a point about a minute ago of each container on a device.
+        returned: when each GPU that was lost responded again, by UUID.
     """
 
     hours: Mapping[str, HourOfDevice] = field(default_factory=dict)
     faults: tuple[KnownFault, ...] = ()
     xids: tuple[KnownXid, ...] = ()
     minute: Mapping[Key, BusyPoint] = field(default_factory=dict)
+    returned: Mapping[str, Instant] = field(default_factory=dict)
 
 
 class RecentPast:
@@ -49,4 +51,4 @@ class RecentPast:
     def known(self) -> Past:
         """Return a copy, which a thread can read."""
         faults, minute = self._faults, self._minute.oldest()
-        return Past(self._hour.hours(), faults.faults, faults.xids, minute)
+        return Past(self._hour.hours(), faults.faults, faults.xids, minute, faults.returned)

@@ -67,9 +67,9 @@ RELOADED: Final = (
 
 OPENING: Final = {
     LIBRARY_NOT_FOUND: (
-        "libnvidia-ml.so.1 is missing: in Kubernetes, run podgpu with the runtime class of "
-        "NVIDIA's container toolkit (runtimeClassName: nvidia), or make that the default runtime, "
-        "and include utility in NVIDIA_DRIVER_CAPABILITIES; otherwise install the NVIDIA driver"
+        "libnvidia-ml.so.1 is missing: install the NVIDIA driver; if the node has it, run podgpu "
+        "with the runtime class of NVIDIA's container toolkit (runtimeClassName: nvidia), or make "
+        "that the default runtime, and include utility in NVIDIA_DRIVER_CAPABILITIES"
     ),
     DRIVER_NOT_LOADED: (
         "the NVIDIA kernel driver is not loaded: load it on the node (modprobe nvidia), and check "

@@ -83,7 +83,7 @@ def test_a_fault_begins_and_ends(
     field: str, values: tuple[float, float], kind: str, severity: str, advice: str
 ) -> None:
     well, bad = values
-    watched = Watched()
+    watched = Watched(kubelet_claim("train-0", uuid_of(0)))
     watched.reads(10, (field, well))
     assert watched.problems(10) == ()
     watched.reads(20, (field, bad))

@@ -229,7 +229,10 @@ def test_without_a_driver_gpus_are_unknown() -> None:
     assert source.error is not None
     assert source.error.text == "libnvidia-ml.so.1 can't be loaded; install the driver"
     assert problems(found) == [
-        "no source has reported GPUs (down: gpus)",
+        (
+            "no source has reported GPUs (down: gpus); advice: the error of each source that is "
+            "down says what to do; podgpu doctor says what the machine lacks"
+        ),
         "source gpus is down: libnvidia-ml.so.1 can't be loaded; install the driver",
     ]
 

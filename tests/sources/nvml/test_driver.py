@@ -24,7 +24,7 @@ from tests.support.contexts import FakeSourceContext
 INIT_ERRORS = [
     (9, "driver_not_loaded", "modprobe nvidia"),
     (12, "library_not_found", "runtimeClassName: nvidia"),
-    (12, "library_not_found", "otherwise install the NVIDIA driver"),
+    (12, "library_not_found", "install the NVIDIA driver; if the node has it"),
     (18, "lib_rm_version_mismatch", "reload the driver or reboot"),
     (4, "no_permission", "/dev/nvidiactl"),
     (999, "unknown", "dmesg"),
