@@ -43,7 +43,7 @@ def test_the_last_day_in_the_document() -> None:
     day = found.pop("day")
     assert (found["sink"], found["age_seconds"], found["error"]) == ("books", 20, None)
     assert (found["hours"], found["days"], found["sample_data"]) == ((), (), None)
-    assert [each["uuid"] for each in day.pop("devices")] == ["GPU-1", "GPU-0"]
+    assert [each["uuid"] for each in day.pop("devices")] == ["GPU-0", "GPU-1"]
     assert day.pop("devices_left_out") == 0
     assert (day["since"], day["until"]) == ("2027-01-15T08:00:00Z", "2027-01-16T08:00:00Z")
     assert (day["accounted_seconds"], day["gap_seconds"]) == (171000.36, 1353)
