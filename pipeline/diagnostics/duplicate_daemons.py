@@ -6,10 +6,11 @@ from typing import Final
 
 from pipeline.component.findings import WARNS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext
+from pipeline.diagnostics.kubelet_roots import IN_CLUSTER, ROOTS
 
 CHECK: Final = Check("twins", WARNS)
 
-_COMMANDS: Final = frozenset({"run", "demo", "dcgm-exporter"})
+COMMANDS: Final = frozenset({"run", "demo", "dcgm-exporter"})
 """Commands that run as a daemon."""
 _EXPORTER: Final = "dcgm-exporter"
 _INFO_OPTIONS: Final = frozenset({"print-config", "help", "h", "version", "v"})
@@ -19,6 +20,12 @@ FIX: Final = (
     "remove one of them from this node: find the two DaemonSets (kubectl get ds -A), and delete "
     "one, or use a node label to run them on different nodes"
 )
+
+_OUTSIDE_FIX: Final = (
+    "end those that are not needed; ps -fp {} shows them. Nothing, if they read different GPUs or "
+    "are demos"
+)
+"""The fix for processes on a machine without Kubernetes."""
 
 _PROCESSES_FIX: Final = (
     "if podgpu is being updated, run the check again in a minute: the old pod ends when the new "
@@ -33,11 +40,22 @@ def examine(ctx: DoctorContext) -> Finding:
     place = f"{ctx.roots.proc}/*/cmdline"
     if len(ours) > 1:
         numbers = ", ".join(map(str, ours))
-        return CHECK.warning(place, f"{len(ours)} podgpu processes run: {numbers}", _PROCESSES_FIX)
+        fix = (
+            _PROCESSES_FIX
+            if _has_kubernetes(ctx)
+            else _OUTSIDE_FIX.format(numbers.replace(" ", ""))
+        )
+        return CHECK.warning(place, f"{len(ours)} podgpu processes run: {numbers}", fix)
     if others and not ctx.has("dcgm"):
         observed = f"dcgm-exporter runs: process {others[0]}"
-        return CHECK.warning(place, observed, FIX)
+        fix = FIX if _has_kubernetes(ctx) else _OUTSIDE_FIX.format(others[0])
+        return CHECK.warning(place, observed, fix)
     return CHECK.ok(place, "one podgpu runs" if ours else "no podgpu process is visible")
+
+
+def _has_kubernetes(ctx: DoctorContext) -> bool:
+    """Whether podgpu runs in a cluster's pod, or on a machine with a kubelet."""
+    return IN_CLUSTER in ctx.environ or any((ctx.roots.host / root).exists() for root, _ in ROOTS)
 
 
 def daemon_pids(proc: Path) -> tuple[list[int], list[int]]:
@@ -76,7 +94,7 @@ def _is_podgpu(arguments: Sequence[str]) -> bool:
         is_it = PurePath(word).name == "podgpu" or (
             word == "pipeline" and arguments[at - 1] == "-m"
         )
-        if is_it and arguments[at + 1] in _COMMANDS:
+        if is_it and arguments[at + 1] in COMMANDS:
             if not _INFO_OPTIONS.isdisjoint(_option(each) for each in arguments[at + 2 :]):
                 return False
             # `kubectl exec pod -- podgpu run` has these words too, further back.

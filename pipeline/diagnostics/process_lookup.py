@@ -3,11 +3,12 @@
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from pipeline.diagnostics.duplicate_daemons import command_line, daemon_pids
+from pipeline.diagnostics.duplicate_daemons import COMMANDS, command_line, daemon_pids
 from pipeline.files.lock_file import locked_by
 
 NAMES_OF_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
@@ -87,49 +88,83 @@ def _listening(port: int, proc: Path) -> set[str]:
     return found
 
 
-def command_options(command: str, proc: Path) -> tuple[int, list[str]] | None:
-    """Return the arguments of a podgpu of this container that runs a command. Blocking.
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A running podgpu.
+
+    Attributes:
+        pid: id of the process.
+        command: `run`, `demo` or `dcgm-exporter`.
+        options: the arguments after the command.
+    """
+
+    pid: int
+    command: str
+    options: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return a text for people, such as `process 7 (podgpu run -c a.yaml)`."""
+        return f"process {self.pid} ({' '.join(['podgpu', self.command, *self.options])})"
+
+
+def running_daemons(proc: Path) -> list[Daemon]:
+    """Return the podgpu daemons of this container that this user may inspect. Blocking.
 
     Args:
-        command: the command, such as `dcgm-exporter`.
         proc: folder of procfs.
-
-    Returns:
-        PID and the arguments after the command; None if no such process is found.
     """
+    found = []
     for number in daemon_pids(proc)[0]:
         folder = proc / str(number)
         try:
-            arguments = command_line(folder)
-            if command in arguments and _same_root(folder, proc / "self"):
-                return number, arguments[arguments.index(command) + 1 :]
+            words = command_line(folder)
+            is_here = _same_root(folder, proc / "self")
         except OSError:
             continue
-    return None
+        at = next((at for at, word in enumerate(words) if word in COMMANDS), None)
+        if at is not None and is_here:
+            found.append(Daemon(number, words[at], tuple(words[at + 1 :])))
+    return found
 
 
-def run_config_file(proc: Path) -> tuple[int, Path] | None:
-    """Return the configuration file of the first `podgpu run` of this container. Blocking.
+def environment(pid: int, proc: Path) -> dict[str, str] | None:
+    """Return the environment variables with which a process was started. Blocking.
+
+    Returns:
+        Values by name; None if this user may not read them, or the process has ended.
+    """
+    try:
+        text = (proc / str(pid) / "environ").read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
+    pairs = (each.partition("=") for each in text.split("\0"))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def run_config_file(daemon: Daemon, proc: Path) -> Path | None:
+    """Return the configuration file that the options of a `podgpu run` name. Blocking.
 
     Args:
+        daemon: the process.
         proc: folder of procfs.
 
     Returns:
-        PID of the process and path of the file; None if there is no such process, if it has no
-        file, if it reads standard input, or if the path cannot be found out.
+        Path of the file; None if the process has another command, if it has no file, if it reads
+        standard input, or if the path cannot be found out.
     """
-    running = command_options("run", proc)
-    if running is None:
-        return None
-    number, arguments = running
-    name = _config_argument(arguments)
+    name = _config_argument(daemon.options) if daemon.command == "run" else ""
     if not name or str(Path(name)) in NAMES_OF_STDIN:
         return None
     try:
         # Relative to that process' working directory, which may differ from ours.
-        return number, (proc / str(number) / "cwd").readlink() / name
+        return (proc / str(daemon.pid) / "cwd").readlink() / name
     except OSError:
-        return (number, Path(name)) if name.startswith("/") else None
+        return Path(name) if name.startswith("/") else None
+
+
+def names_config_file(daemon: Daemon) -> bool:
+    """Whether the options of a `podgpu run` name a configuration file, or standard input."""
+    return bool(_config_argument(daemon.options))
 
 
 def _config_argument(arguments: Sequence[str]) -> str:

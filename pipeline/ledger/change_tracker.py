@@ -96,6 +96,8 @@ class LedgerAccumulator:
             changed in place, so that a later accumulator of this process continues with it.
         shifted: devices whose account has other moments than in the file. Their accounts are
             written immediately, so that a later start uses the same moments for all devices.
+        is_sample: whether the accounts in the file are sample data. Then the time until the first
+            sample of a device is no gap: podgpu was not down, because it did not run before.
 
     Attributes:
         inconsistent: number of accounts with totals that decreased. A gap was recorded instead.
@@ -110,12 +112,15 @@ class LedgerAccumulator:
         open_holdings: Iterable[str] = (),
         unsampled: set[str] | None = None,
         shifted: Iterable[str] = (),
+        *,
+        is_sample: bool = False,
     ) -> None:
         self.inconsistent = 0
         self.missed_holdings = 0
         self._started = started
         self._accounts = dict(accounts)
         self._stored_devices = frozenset(accounts)
+        self._least_gap_ns = _MAX_GAP_NS if is_sample else _SLEWED_NS
         self._unsampled = set(accounts) if unsampled is None else unsampled
         self._open_holdings: dict[str, int | None] = dict.fromkeys(open_holdings)
         self._pods: dict[PartialRef, PodInfo] = {}
@@ -220,7 +225,7 @@ class LedgerAccumulator:
                 0 if before is None or has_instances else max(now.at.mono_ns - since.mono_ns, 0)
             )
             return UsageDelta(NO_AMOUNTS, 0, gap_ns)
-        if now.device in self._unsampled and delta.gap_ns < _SLEWED_NS:
+        if now.device in self._unsampled and delta.gap_ns < self._least_gap_ns:
             return replace(delta, gap_ns=0)
         return delta
 

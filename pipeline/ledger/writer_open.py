@@ -12,6 +12,7 @@ from urllib.parse import quote
 from pipeline.ledger.account_state import load
 from pipeline.ledger.file_open import LedgerError, check_integrity, identify, ledger_errors
 from pipeline.ledger.migrations import migrate
+from pipeline.ledger.sample_mark import sample_maker
 from pipeline.ledger.schema import APPLICATION_ID, TABLES, VERSION, WRITE_VERSION, columns_of
 from pipeline.model import DeviceUsage
 
@@ -34,12 +35,14 @@ class StoredState:
         invalid: number of invalid accounts; they are not in `accounts`.
         open_holdings: ids of the holdings without an end.
         boots: the boot id with which each account was written, by device; empty if unknown.
+        is_sample: whether the file has sample data, which no podgpu measured.
     """
 
     accounts: Mapping[str, DeviceUsage]
     invalid: int
     open_holdings: tuple[str, ...]
     boots: Mapping[str, str]
+    is_sample: bool = False
 
     def shifted_devices(self, states: Mapping[str, DeviceUsage], boot: str) -> list[str]:
         """Return the devices whose account has other moments now than in the file.
@@ -148,9 +151,11 @@ def read_stored_state(connection: sqlite3.Connection, name: str) -> StoredState:
     with ledger_errors(name):
         rows = connection.execute("SELECT device, usage, boot FROM state").fetchall()
         open_ids = connection.execute("SELECT id FROM holdings WHERE end_ns IS NULL").fetchall()
+        is_sample = bool(sample_maker(connection))
     for device, text, boot in rows:
         try:
             states[device], boots[device] = load(device, text), str(boot)
         except (ValueError, TypeError):
             invalid += 1
-    return StoredState(states, invalid, tuple([str(own_id) for (own_id,) in open_ids]), boots)
+    holdings = tuple([str(own_id) for (own_id,) in open_ids])
+    return StoredState(states, invalid, holdings, boots, is_sample)

@@ -7,6 +7,7 @@ import base64
 import http.client
 import ipaddress
 import os
+import re
 import socket
 import ssl
 import threading
@@ -29,6 +30,9 @@ _MAX_FILE_BYTES: Final = 1 << 20
 _MAX_CHARACTERS: Final = 500
 _PAGES: Final = frozenset({"/status", "/metrics", "/topology", "/healthz", "/readyz"})
 """Pages of a daemon. A prefix with another name may be that of a proxy."""
+
+_HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]+:[0-9]{1,5}", re.ASCII)
+"""Matches an address without a scheme, such as `localhost:9400`. It means HTTP."""
 
 _PORTS: Final = {"http": http.client.HTTP_PORT, "https": http.client.HTTPS_PORT}
 
@@ -66,7 +70,7 @@ def get(url: str, path: str, query: Mapping[str, str], access: Access = NO_ACCES
     The text comes from a server: pass it through `terminal_text.lines` before you print it.
 
     Args:
-        url: address of the daemon, `http://HOST:PORT` or `https://HOST:PORT`.
+        url: address of the daemon, `http://HOST:PORT`, `https://HOST:PORT` or `HOST:PORT`.
         path: path of the page.
         query: query parameters.
         access: TLS and credentials.
@@ -189,6 +193,8 @@ def _address(url: str) -> SplitResult:
             f"give --user, and --password-file or the variable {PASSWORD}"
         )
     invalid = PermanentError(f"not a valid address: give an address such as {LOCAL}")
+    if _HOST_AND_PORT.fullmatch(url):
+        url = f"http://{url}"
     try:
         where = urlsplit(url)
         _ = where.port  # raises ValueError if it is invalid

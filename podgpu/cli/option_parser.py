@@ -44,6 +44,12 @@ _MEANT: Final = MappingProxyType(
 )
 """Commands of other programs, and the command of podgpu that does the same."""
 
+_MEANT_OPTIONS: Final = MappingProxyType({"--cost": "--price"})
+"""Names that users try, and the option, or the start of several options, that does the same."""
+
+_ADDRESS: Final = re.compile(r"(?:https?://.*|[A-Za-z0-9.-]+:[0-9]{1,5})", re.DOTALL)
+"""Matches an address, with which users begin although it belongs to an option."""
+
 _REPLACEMENTS: Final = (
     (re.compile(r"ignored explicit argument .*", re.DOTALL), "takes no value"),
     (re.compile(r"(invalid \w+ value): .*", re.DOTALL), r"\1"),
@@ -128,6 +134,8 @@ class Parser(argparse.ArgumentParser):
         found = None if f"-{typed}" in names else _OPTION_NAME.match(word)
         name = typed if f"-{typed}" in names else found[0] if found is not None else ""
         if not name:
+            if "--url" in names and _ADDRESS.fullmatch(typed):
+                return "an address belongs to no option: give it as --url"
             return _NOT_SHOWN + self._values_hint()
         owners = [other.prog for other in self._below() if name in other._option_string_actions]  # noqa: SLF001
         if owners:
@@ -136,7 +144,12 @@ class Parser(argparse.ArgumentParser):
             # Without dashes, because they make all options similar.
             bare = {each.lstrip("-"): each for each in names if each.startswith("--")}
             guess = nearest(name.lstrip("-"), bare)
-            hint = f'did you mean "{bare[guess]}"?' if guess else ""
+            meant = _MEANT_OPTIONS.get(name, name)
+            # The start of several options: the most similar one is not more probable.
+            begun = [each for each in names if each.startswith(f"{meant}-")]
+            guesses = begun if len(begun) > 1 else [bare[guess]] if guess else begun
+            listed = " or ".join([f'"{each}"' for each in guesses])
+            hint = f"did you mean {listed}?" if listed else ""
         return f"there is no option {name}" + (f"; {hint}" if hint else "")
 
     def _is_named(self, prog: str) -> bool:

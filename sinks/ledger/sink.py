@@ -166,7 +166,12 @@ class LedgerSink:
             run.unsampled = set(states)
         shifted = stored.shifted_devices(states, file.boot)
         self._accumulator = LedgerAccumulator(
-            run.opened_at, states, stored.open_holdings, run.unsampled, shifted
+            run.opened_at,
+            states,
+            stored.open_holdings,
+            run.unsampled,
+            shifted,
+            is_sample=stored.is_sample,
         )
         self._unwritten = self._writing = None
         self._opened.set()

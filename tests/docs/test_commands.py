@@ -174,6 +174,9 @@ def test_the_commands_about_the_demo_work(page: Path, programs: Path, tmp_path: 
             text = command.replace("localhost:9400", f"127.0.0.1:{port}")
             if text.startswith("podgpu top"):
                 text += f" --url http://127.0.0.1:{port}"
+            # Other daemons may run on this machine.
+            if text.startswith("podgpu usage"):
+                text += f" --ledger {tmp_path}/state/podgpu/demo-{port}.db"
             if text.startswith(("podgpu top --once", "podgpu usage --by pod", "podgpu --", "curl")):
                 assert run(text, env, tmp_path).strip()
                 ran.append(text.split()[0])
@@ -204,4 +207,4 @@ def test_the_tutorial_s_configuration_works_on_a_machine_with_gpus(
         assert "2 GPUs" in run(f"podgpu top --once --url http://127.0.0.1:{port}", env, tmp_path)
     finally:
         assert daemon.stop() == 0
-    assert "by device" in run("podgpu usage --by device", env, tmp_path)
+    assert "by device" in run("podgpu usage --by device -c podgpu.yaml", env, tmp_path)

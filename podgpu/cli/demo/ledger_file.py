@@ -12,7 +12,7 @@ from pipeline.ledger.file_open import ForeignError, LedgerError, ledger_errors, 
 from pipeline.ledger.sample_mark import mark_as_sample, sample_maker
 from pipeline.ledger.writer_open import open_readwrite
 from pipeline.model import Instant
-from podgpu.cli.demo.ledger_place import files_of
+from podgpu.cli.demo.ledger_place import new_file_of, remove
 from podgpu.cli.demo.recorded_node import RecordedNode
 from podgpu.cli.demo.sample_usage import sample_batch
 from sinks.ledger.writer_lock import Lock
@@ -38,17 +38,25 @@ def write(path: Path, node: RecordedNode, now: Instant) -> None:
     try:
         _check_replaceable(path)
         # A reader of the old file is not disturbed, and a killed demo leaves no incomplete ledger.
-        new = path.with_name(f"{path.name}.new")
-        _remove(new)
-        with closing(open_readwrite(new, "normal")) as connection, ledger_errors(new):
-            for each in (("node", node.name), ("podgpu", VERSION)):
-                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", each)
-            mark_as_sample(connection, MAKER)
-            BatchWriter(connection, boot_id()).write_batch(sample_batch(node, now))
-        _remove(path)
-        new.rename(path)
+        new = new_file_of(path)
+        remove(new)
+        try:
+            _write_new(new, node, now)
+            remove(path)
+            new.rename(path)
+        except BaseException:
+            remove(new)
+            raise
     finally:
         lock.release()
+
+
+def _write_new(path: Path, node: RecordedNode, now: Instant) -> None:
+    with closing(open_readwrite(path, "normal")) as connection, ledger_errors(path):
+        for each in (("node", node.name), ("podgpu", VERSION)):
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", each)
+        mark_as_sample(connection, MAKER)
+        BatchWriter(connection, boot_id()).write_batch(sample_batch(node, now))
 
 
 def _check_replaceable(path: Path) -> None:
@@ -67,9 +75,3 @@ def _check_replaceable(path: Path) -> None:
         raise LedgerError(str(path), error.problem, fix) from error
     if maker != MAKER:
         raise ForeignError(str(path), "is not a ledger of podgpu demo", fix)
-
-
-def _remove(path: Path) -> None:
-    """Remove a ledger. The main file first: SQLite would add an old log to a new file."""
-    for each in files_of(path):
-        each.unlink(missing_ok=True)

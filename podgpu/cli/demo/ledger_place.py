@@ -3,15 +3,20 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 DEFAULT_PORT: Final = "9400"
 """The port of a demo that is started without an address."""
 
-_SECONDS: Final = 20
-"""Time limit for writing the sample data, which takes about one second."""
+_NOTICE_SECONDS: Final = 5.0
+"""Seconds between two messages of progress. Writing takes about a second, and longer on a machine
+that is busy."""
+
+_NOTICES_WITHOUT_PROGRESS: Final = 12
+"""Number of these intervals without CPU time of the child after which its disk is to blame."""
 
 _SUFFIXES: Final = ("", "-wal", "-shm")
 
@@ -98,13 +103,35 @@ def _changed(file: Path) -> float:
         return 0
 
 
+def new_file_of(path: Path) -> Path:
+    """Return the path at which a ledger is written, until it is complete."""
+    return path.with_name(f"{path.name}.new")
+
+
+def remove(path: Path) -> None:
+    """Remove a ledger. The main file first: SQLite would add an old log to a new file.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    for each in files_of(path):
+        each.unlink(missing_ok=True)
+
+
 def files_of(path: Path) -> list[Path]:
     """Return the paths of a ledger and of SQLite's files for it."""
     return [path.with_name(path.name + end) for end in _SUFFIXES]
 
 
-def write_in_child(path: Path) -> None:
+def write_in_child(path: Path, progress: Callable[[str], None] = lambda _: None) -> None:
     """Write the sample data in a child process, whose memory is free after its end.
+
+    The child may take as long as it needs while it runs. If the caller is interrupted, the child
+    ends, and its incomplete file is removed.
+
+    Args:
+        path: the ledger.
+        progress: is called with a message every few seconds.
 
     Raises:
         DemoLedgerError: the data cannot be written.
@@ -113,16 +140,60 @@ def write_in_child(path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-P", "-m", "podgpu.cli.demo", str(path)]
     try:
-        done = subprocess.run(
-            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS,
-            check=False,
+        child = subprocess.Popen(
+            command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        text = f"{path}: was not written within {_SECONDS} s; check its disk"
-        raise DemoLedgerError(text) from error
     except OSError as error:
         raise DemoLedgerError(f"cannot start {sys.executable}: {error.strerror}") from error
-    if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        status = f"{path}: the process that writes it ended with status {done.returncode}"
+    try:
+        errors = _wait(child, path, progress)
+    except BaseException:
+        child.kill()
+        # A process that waits for a broken disk does not end.
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(1)
+        if child.stderr is not None:
+            child.stderr.close()
+        with suppress(OSError):
+            remove(new_file_of(path))
+        raise
+    if child.returncode:
+        lines = errors.decode("utf-8", "replace").strip().splitlines()
+        status = f"{path}: the process that writes it ended with status {child.returncode}"
         raise DemoLedgerError(lines[-1] if lines else status)
+
+
+def _wait(child: "subprocess.Popen[bytes]", path: Path, progress: Callable[[str], None]) -> bytes:
+    """Wait until the child ends; return what it wrote to stderr.
+
+    Raises:
+        DemoLedgerError: the child has used no CPU time for too long.
+    """
+    number = idle = 0
+    used = ""
+    while True:
+        try:
+            return child.communicate(timeout=_NOTICE_SECONDS)[1]
+        except subprocess.TimeoutExpired:
+            number += 1
+        before, used = used, _cpu_time(child.pid)
+        idle = idle + 1 if used and used == before else 0
+        seconds = f"{number * _NOTICE_SECONDS:.0f} s"
+        if idle >= _NOTICES_WITHOUT_PROGRESS:
+            text = f"{path}: not written after {seconds}, and its writer makes no progress: "
+            raise DemoLedgerError(f"{text}check its disk")
+        progress(f"still writing the sample usage after {seconds}: this machine is busy or slow")
+
+
+def _cpu_time(pid: int) -> str:
+    """Return the CPU time of a process, in a form to compare; empty if unknown.
+
+    See proc_pid_stat(5): utime and stime are the fields 14 and 15, and the second field ends with
+    the last parenthesis.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    return " ".join(text.rpartition(")")[2].split()[11:13])

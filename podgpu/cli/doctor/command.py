@@ -16,7 +16,7 @@ from config.errors import ConfigError
 from pipeline.component.code_permissions import GIVE_BOTH, libraries
 from pipeline.component.findings import FAILS, Check, Finding, exit_status
 from pipeline.host.daemon_threads import DaemonExecutor
-from podgpu.cli.doctor.config_selection import configured
+from podgpu.cli.doctor.config_selection import SeveralDaemonsError, configured
 from podgpu.cli.shared_options import allowed_of
 from podgpu.cli.terminal_text import EXIT_UNWRITTEN, put
 from podgpu.doctor.report import Subject, as_json, as_text
@@ -77,6 +77,9 @@ def _check_node(arguments: argparse.Namespace) -> tuple[Subject, Sequence[Findin
             _CONFIG.failure(error.origin, problem.render(error.origin), fix)
             for problem in error.problems
         ]
+    except SeveralDaemonsError as error:
+        fix = "give the configuration of one as -c FILE, or stop the others"
+        return Subject("", "/proc"), [_CONFIG.failure("/proc", str(error), fix)]
     allowed = allowed_of(arguments)
     sessions = Sessions(plugins=allowed.everything, request_timeout=REQUEST_TIMEOUT)
     ctx = DoctorContext(config, kube=sessions.session, allowed=allowed)

@@ -3,7 +3,7 @@
 import argparse
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -11,8 +11,10 @@ from typing import Any, Final, cast
 
 from config.errors import ConfigError, Problem
 from config.message_text import did_you_mean
+from config.schema import Config
 from pipeline.base.clock import SystemClock
 from pipeline.base.errors import PermanentError, TransientError
+from pipeline.diagnostics.process_lookup import Daemon
 from pipeline.ledger.file_open import (
     CorruptError,
     ForeignError,
@@ -37,7 +39,12 @@ from pipeline.ledger.reports import (
 from pipeline.model.ledger_usage import UsageWindow
 from podgpu.cli.arguments import MOST_HOLDINGS
 from podgpu.cli.demo.ledger_place import latest
-from podgpu.cli.doctor.config_selection import configured, is_configured
+from podgpu.cli.doctor.config_selection import (
+    SeveralDaemonsError,
+    config_of,
+    configured,
+    is_configured,
+)
 from podgpu.cli.terminal_text import EXIT_UNWRITTEN, complain, put, terminal_width
 from podgpu.cli.usage.report_csv_json import (
     holdings_csv,
@@ -72,7 +79,7 @@ def usage(arguments: argparse.Namespace) -> int:
             f"--since ({utc(start_ns)} UTC) is not before {until} ({utc(end_ns)} UTC): "
             "give an earlier --since"
         )
-    path = arguments.ledger or _found(arguments) or ledger_of(arguments.config, arguments.sink)
+    path = arguments.ledger or _found(arguments)
     limit = int(arguments.limit or MOST_HOLDINGS) if arguments.holdings else 0
     try:
         with _without_gc():
@@ -160,14 +167,42 @@ def _holdings_text(window: UsageWindow, rows: list[HoldingRecord], limit: int, f
     return "\n".join(holding_lines(window, rows, terminal_width()))
 
 
-def _found(arguments: argparse.Namespace) -> Path | None:
-    """Return the demo's ledger if there is no configuration; None if there is one, or no ledger."""
-    if arguments.config is not None or arguments.sink is not None or is_configured():
-        return None
-    path = latest(os.environ)
-    if path is not None:
-        complain(f"podgpu: no configuration file found: using {path}, the ledger of podgpu demo")
+def _found(arguments: argparse.Namespace) -> Path:
+    """Return the ledger's path; if no option names it, say on stderr which ledger it is.
+
+    Raises:
+        ConfigError: the configuration cannot be read, is invalid, or has no such sink.
+        PermanentError: several podgpu run here.
+    """
+    if arguments.config is not None:
+        return ledger_of(*configured(arguments.config, ()), arguments.sink)
+    if arguments.sink is None and not is_configured():
+        demo = latest(os.environ)
+        if demo is not None:
+            complain(f"podgpu: reading {demo}, the ledger that podgpu demo wrote last")
+            return demo
+    try:
+        config, origin = configured(None, ())
+    except SeveralDaemonsError as error:
+        raise PermanentError(_choices(error.daemons, arguments.sink)) from error
+    path = ledger_of(config, origin, arguments.sink)
+    complain(f"podgpu: reading {path}, the ledger of {origin}")
     return path
+
+
+def _choices(daemons: Sequence[Daemon], sink: str | None) -> str:
+    """Return the error about several daemons: each with its ledger, and how to choose it."""
+    lines = [f"{len(daemons)} podgpu processes run here: choose the ledger of one of them"]
+    for daemon in daemons:
+        try:
+            found = config_of(daemon)
+            how = "its ledger is unknown: give the file as --ledger"
+            if found is not None:
+                how = f"podgpu usage --ledger {ledger_of(*found, sink)}"
+        except ConfigError as error:
+            how = "; ".join(f"{each.path} {each.message}" for each in error.problems)
+        lines.append(f"  {daemon}: {how}")
+    return "\n".join(lines)
 
 
 KIND: Final = "ledger"
@@ -180,18 +215,17 @@ _HINT: Final = (
 )
 
 
-def ledger_of(named: Path | None, sink: str | None) -> Path:
+def ledger_of(config: Config, origin: str, sink: str | None) -> Path:
     """Return the path of the ledger file that a configuration names.
 
     Args:
-        named: path of the configuration file; None for that of the podgpu that runs here, or else
-            the one that `podgpu run` would use.
+        config: the configuration.
+        origin: where it comes from, for messages.
         sink: name of the sink; None for the first sink of kind `ledger`.
 
     Raises:
-        ConfigError: the configuration cannot be read, is invalid, or has no such sink.
+        ConfigError: the configuration has no such sink.
     """
-    config, origin = configured(named, ())
     found = [name for name, each in config.sinks.items() if each.kind == KIND]
     if sink is None and not found:
         raise ConfigError(origin, [Problem("sinks", "has no ledger", _HINT)])

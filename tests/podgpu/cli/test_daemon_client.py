@@ -296,3 +296,8 @@ async def test_variables_for_tls_are_ignored_with_plain_http(
     monkeypatch.setenv("PODGPU_CA_FILE", "none")
     async with daemon() as port:
         assert (await query(capsys, f"http://127.0.0.1:{port}"))[0] == 0
+
+
+@pytest.mark.parametrize("url", ["localhost:9400", "10.0.0.1:80", "gpu-1.example:9400"])
+def test_an_address_without_a_scheme_means_http(url: str) -> None:
+    assert daemon_client.place(url) == f"http://{url}"

@@ -131,3 +131,16 @@ def test_help_is_printed_although_another_option_is_unknown(capsys: Capsys) -> N
         run_command(["usage", "--help", "--zzz"])
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("usage: podgpu usage")
+
+
+@pytest.mark.parametrize("typed", ["--price", "--cost"])
+def test_the_start_of_several_options_names_all_of_them(capsys: Capsys, typed: str) -> None:
+    assert error(capsys, f"podgpu usage {typed} 2.50").endswith(
+        f'no option {typed}; did you mean "--price-gpu-hour" or "--price-kwh"? '
+        "See podgpu usage --help"
+    )
+
+
+@pytest.mark.parametrize("address", ["http://localhost:9999", "localhost:9999", "https://a.b/c"])
+def test_an_address_without_its_option_is_recognised(capsys: Capsys, address: str) -> None:
+    assert "give it as --url" in error(capsys, f"podgpu top --once {address}")

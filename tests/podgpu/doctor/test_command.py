@@ -12,7 +12,7 @@ import pytest
 from pipeline.base.logs import ROOT
 from pipeline.component.findings import BOTH, Check, Finding
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.process_lookup import command_options, run_config_file
+from pipeline.diagnostics.process_lookup import Daemon, run_config_file, running_daemons
 from podgpu.cli import config_commands
 from podgpu.cli.arguments import add_doctor
 from podgpu.cli.commands import run_command
@@ -183,9 +183,7 @@ def test_a_daemon_of_another_container_is_ignored(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     in_this_container(tmp_path, 7, elsewhere)
-    assert command_options("dcgm-exporter", tmp_path) is None
-    assert command_options("run", tmp_path) is None
-    assert run_config_file(tmp_path) is None
+    assert running_daemons(tmp_path) == []
 
 
 FILES = [
@@ -217,8 +215,8 @@ def test_the_configuration_file_of_a_daemon_is_found_in_its_command_line(
     process(tmp_path, 7, "podgpu", "run", *words)
     in_this_container(tmp_path, 7)
     (tmp_path / "7" / "cwd").symlink_to(tmp_path)
-    expected = None if file is None else (7, Path(file.replace("HERE", str(tmp_path))))
-    assert run_config_file(tmp_path) == expected
+    expected = None if file is None else Path(file.replace("HERE", str(tmp_path)))
+    assert [run_config_file(each, tmp_path) for each in running_daemons(tmp_path)] == [expected]
 
 
 @pytest.mark.parametrize("words", [words for words, file in FILES if file and words])
@@ -236,7 +234,7 @@ def test_podgpu_run_reads_the_same_file_from_that_command_line(
     process(tmp_path, 7, "podgpu", "run", *words)
     in_this_container(tmp_path, 7)
     (tmp_path / "7" / "cwd").symlink_to("/")
-    assert run_config_file(tmp_path) == (7, "/" / read[0])
+    assert run_config_file(Daemon(7, "run", words), tmp_path) == "/" / read[0]
 
 
 def test_the_configuration_file_of_a_running_daemon_is_checked(

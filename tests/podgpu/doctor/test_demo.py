@@ -7,6 +7,7 @@ import pytest
 from pipeline.component.findings import FAILS, Check, Finding
 from pipeline.diagnostics.context import Roots
 from podgpu.cli import config_commands
+from podgpu.cli.commands import run_command
 from podgpu.cli.demo.ledger_place import place
 from podgpu.cli.doctor import config_selection
 from podgpu.cli.doctor.config_selection import configured
@@ -50,6 +51,18 @@ def test_a_demo_without_a_ledger_is_checked_without_one() -> None:
 def test_a_configuration_file_comes_before_a_running_demo(machine: Path) -> None:
     write(machine / "podgpu.yaml", VALID)
     assert configured(None, ())[1] == str(machine / "podgpu.yaml")
+
+
+def test_one_of_several_running_daemons_has_to_be_chosen(
+    machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process(machine, 8, "podgpu", "run", "-c", "a.yaml")
+    in_this_container(machine, 8)
+    assert run_command(["doctor"]) == 2
+    text = " ".join(capsys.readouterr().out.split())
+    assert "2 podgpu processes run here: process 7 (podgpu demo --listen" in text
+    assert "process 8 (podgpu run -c a.yaml)" in text
+    assert "give the configuration of one as -c FILE" in text
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,16 @@ import pytest
 from pipeline.files.lock_file import locked_by
 from pipeline.ledger.file_open import LedgerError
 from pipeline.ledger.writer_open import open_readwrite
+from podgpu.cli.demo import ledger_place
 from podgpu.cli.demo.ledger_file import MAKER, write
-from podgpu.cli.demo.ledger_place import DemoLedgerError, files_of, latest, place, write_in_child
+from podgpu.cli.demo.ledger_place import (
+    DemoLedgerError,
+    files_of,
+    latest,
+    new_file_of,
+    place,
+    write_in_child,
+)
 from sinks.ledger.writer_lock import Lock, lock_of
 from tests.pipeline.ledger.open_ledger import moved, query, window_of
 from tests.podgpu.cli.demo.sample_nodes import GPUS, NODE, NOW
@@ -173,3 +181,61 @@ def test_the_child_does_not_import_modules_of_the_present_folder(tmp_path: Path)
     )
     command = [sys.executable, "-P", "-c", script, str(tmp_path / "demo.db")]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=30)
+
+
+WORKS = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"
+"""A program that uses the processor for longer than an idle child may wait in these tests."""
+
+
+def _child(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:
+    """Make the child a shell script, which has begun to write; return the ledger's path."""
+    script = folder / "python"
+    script.write_text(f'#!/bin/sh\n: >"$4.new"; : >"$4.new-wal"\n{text}\n')
+    script.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(script))
+    monkeypatch.setattr(ledger_place, "_NOTICE_SECONDS", 0.1)
+    monkeypatch.setattr(ledger_place, "_NOTICES_WITHOUT_PROGRESS", 3)
+    return folder / "demo.db"
+
+
+@pytest.mark.slow
+def test_a_slow_child_may_take_its_time_and_the_user_sees_that_it_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[str] = []
+    write_in_child(_child(tmp_path, monkeypatch, WORKS), texts.append)
+    assert len(texts) > 3
+    assert all("this machine is busy or slow" in each for each in texts)
+
+
+@pytest.mark.slow
+def test_a_child_that_makes_no_progress_is_ended_and_its_files_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _child(tmp_path, monkeypatch, "exec sleep 60")
+    with pytest.raises(DemoLedgerError, match="makes no progress: check its disk"):
+        write_in_child(path)
+    assert not any(each.exists() for each in files_of(new_file_of(path)))
+
+
+@pytest.mark.slow
+def test_files_of_an_interrupted_child_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    path = _child(tmp_path, monkeypatch, "exec sleep 60")
+    with pytest.raises(KeyboardInterrupt):
+        write_in_child(path, interrupt)
+    assert not any(each.exists() for each in files_of(new_file_of(path)))
+
+
+def test_a_failed_write_leaves_no_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("podgpu.cli.demo.ledger_file.sample_batch", fail)
+    with pytest.raises((OSError, LedgerError)):
+        write(tmp_path / "demo.db", SMALL, NOW)
+    assert [each.name for each in tmp_path.iterdir()] == ["demo.db.lock"]

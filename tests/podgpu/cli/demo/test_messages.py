@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from podgpu.cli.demo.command import messages
+from podgpu.cli.demo.command import WHAT, messages
 
 
 @pytest.mark.parametrize(
@@ -15,12 +15,12 @@ from podgpu.cli.demo.command import messages
     ],
 )
 def test_they_name_the_page_and_the_next_commands(port: str, page: str, top: str) -> None:
-    levels, (what, opening, live, usage, metrics) = zip(*messages(port), strict=True)
+    levels, (opening, live, usage, metrics) = zip(*messages(port), strict=True)
     assert set(levels) == {logging.INFO}
-    assert "a recording of GPUs and pods" in what
+    assert "a recording of GPUs and pods" in WHAT
     assert opening == f"open {page}/ in a browser"
     assert live.endswith(f": {top}")
-    assert usage == "four weeks of sample usage, not measured: podgpu usage"
+    assert usage.endswith(": podgpu usage")
     assert metrics == f"metrics: curl -s {page}/metrics"
 
 
@@ -29,3 +29,8 @@ def test_a_demo_without_a_ledger_says_why() -> None:
     text = "the demo has no ledger, so podgpu usage has no data: /x is full"
     assert found[text] == logging.WARNING
     assert not any("four weeks" in each for each in found)
+
+
+def test_they_name_the_ledger_if_the_command_would_not_find_it() -> None:
+    texts = [text for _, text in messages("9400", ledger=" --ledger /a/demo.db")]
+    assert any(each.endswith(": podgpu usage --ledger /a/demo.db") for each in texts)

@@ -13,6 +13,7 @@ from podgpu.cli.doctor import config_selection
 from podgpu.cli.usage import command
 from tests.podgpu.cli.demo.sample_nodes import NODE, NOW
 from tests.podgpu.cli.usage.usage_command import run
+from tests.podgpu.doctor.support import in_this_container, process
 
 Capsys = pytest.CaptureFixture[str]
 SAMPLE = "sample data of podgpu demo, not measured"
@@ -61,9 +62,7 @@ def test_a_table_says_so_in_its_first_line(
     assert first == SAMPLE
     assert second.startswith("demo, 2026-11-")
     assert "research" in out
-    assert err.startswith(
-        f"podgpu: no configuration file found: using {demo}, the ledger of podgpu demo\n"
-    )
+    assert err.startswith(f"podgpu: reading {demo}, the ledger that podgpu demo wrote last\n")
 
 
 @pytest.mark.parametrize("words", [(), ("--by", "device"), ("--holdings",)])
@@ -101,3 +100,42 @@ def test_without_a_demo_the_error_says_how_to_get_a_ledger(capsys: Capsys) -> No
     assert (code, out) == (2, "")
     assert "has no ledger" in err
     assert "podgpu demo writes a ledger of sample data" in err
+
+
+def test_the_ledger_of_a_running_demo_on_any_port_is_read(
+    machine: Path, capsys: Capsys, tmp_path: Path
+) -> None:
+    """The variables of the demo differ from ours."""
+    env = {"XDG_STATE_HOME": str(tmp_path / "other")}
+    write(place("9555", env), NODE, NOW)
+    process(machine, 7, "podgpu", "demo")
+    in_this_container(machine, 7)
+    text = f"XDG_STATE_HOME={env['XDG_STATE_HOME']}\0PODGPU_LISTEN=:9555\0"
+    (machine / "7" / "environ").write_text(text)
+    code, out, err = run(capsys)
+    assert (code, out.splitlines()[0]) == (0, SAMPLE)
+    path = tmp_path / "other/podgpu/demo-9555.db"
+    assert f"podgpu: reading {path}, the ledger of podgpu demo, process 7\n" in err
+
+
+def test_several_running_daemons_are_listed_with_their_ledgers(
+    demo: Path, machine: Path, capsys: Capsys
+) -> None:
+    sinks = f"sinks: {{books: {{kind: ledger, path: {machine}/own.db}}}}"
+    (machine / "a.yaml").write_text(f"sources: {{gpus: {{kind: nvml}}}}\n{sinks}\n")
+    process(machine, 7, "podgpu", "run", "-c", f"{machine}/a.yaml")
+    process(machine, 8, "podgpu", "demo")
+    process(machine, 9, "podgpu", "run")
+    for number in (7, 8, 9):
+        in_this_container(machine, number)
+    (machine / "9" / "cwd").symlink_to("/")
+    code, out, err = run(capsys)
+    assert (code, out) == (2, "")
+    for text in (
+        "3 podgpu processes run here: choose the ledger of one of them",
+        f"process 7 (podgpu run -c {machine}/a.yaml): podgpu usage --ledger {machine}/own.db",
+        f"process 8 (podgpu demo): podgpu usage --ledger {demo}",
+        "process 9 (podgpu run): sinks has no ledger",
+    ):
+        assert text in err
+    assert run(capsys, "--ledger", demo)[0] == 0
