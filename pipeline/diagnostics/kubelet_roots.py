@@ -11,6 +11,9 @@ ROOTS: Final[Sequence[tuple[str, str]]] = (
 )
 """Root folders, relative to the root of the host, each with the distributions that use it."""
 
+IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
+"""Environment variable that each container of a pod has."""
+
 
 def other_roots(path: Path) -> str:
     """Return a text for people: the known root folders of the kubelet that do not contain a path.

@@ -21,8 +21,9 @@ from pipeline.diagnostics.process_lookup import FileOwner, find_port_owner
 from pipeline.host.listen_sockets import bind, reason
 from pipeline.model import NS
 from pipeline.status_page.display_text import summary
-from pipeline.status_page.problem_text import problems
+from pipeline.status_page.problem_text import affected_text, listed
 from pipeline.status_page.status_document import StatusDocument
+from pipeline.status_page.use_format import ProblemStatus
 from podgpu.doctor.delivery_queues import check_rates
 from podgpu.doctor.web_config import identity_if_mutual_tls
 
@@ -45,7 +46,10 @@ _CONFLICT_FIX: Final = (
     "address and scrape that"
 )
 
-_MAX_LISTED: Final = 4
+_MAX_LISTED: Final = 8
+_LONGEST: Final = 1000
+"""Maximum number of characters of a problem: longer than those of the status document."""
+
 _STARTUP_GRACE: Final = 120.0
 """Seconds after its start for which podgpu may wait for its sources, without a warning."""
 
@@ -56,7 +60,8 @@ _NOT_IN_FORCE: Final = (
     "the last change of the file or of its list of counters was not loaded: podgpu runs with the "
     "previous configuration"
 )
-_STATUS_FIX: Final = "see the checks of the same components here, and podgpu's log"
+_STATUS_FIX: Final = "see the checks of the same component here, and podgpu's log"
+_SEE_OTHERS: Final = "see the other problems of this device"
 _FILE_FIX: Final = "see podgpu's log for the reason, and run podgpu check on the file"
 
 
@@ -72,7 +77,7 @@ async def examine(ctx: DoctorContext) -> list[Finding]:
     for place, owner in responding[:1]:
         now_s = ctx.clock.now().wall_ns / NS
         # A page of several megabytes takes a while.
-        ports.append(await in_thread(partial(check_daemon, f"{place}/status", owner, now_s)))
+        ports += await in_thread(partial(check_daemon, f"{place}/status", owner, now_s))
         ports += await in_thread(partial(check_rates, place, owner, ctx.config))
     return ports
 
@@ -151,8 +156,10 @@ async def _by_certificate(host: str, port: int, ctx: DoctorContext) -> PortOwner
     return PortOwner(True, "podgpu, by its certificate,") if theirs == own.certificate else None
 
 
-def check_daemon(subject: str, owner: PortOwner, now_s: float) -> Finding:
-    """Run the check `daemon.status`. Blocking: a page of several megabytes takes a while.
+def check_daemon(subject: str, owner: PortOwner, now_s: float) -> list[Finding]:
+    """Return a finding for each problem, the most severe first, or one that there is none.
+
+    Run the check `daemon.status`. Blocking: a page of several megabytes takes a while.
 
     podgpu's gauge `podgpu_config_reload_last_successful` is 0 if the last change of the file was
     refused. The check `config` reports whether the present file is valid.
@@ -164,22 +171,35 @@ def check_daemon(subject: str, owner: PortOwner, now_s: float) -> Finding:
     """
     check = Check("daemon.status", WARNS)
     if not owner.status:
-        return check.skip(subject, "not available, for example because a password is required")
+        return [check.skip(subject, "not available, for example because a password is required")]
     try:
         status = msgspec.json.decode(owner.status, type=StatusDocument)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return check.skip(subject, "was written by another version of podgpu")
-    wrong = problems(status)
+        return [check.skip(subject, "was written by another version of podgpu")]
+    wrong = [_said(each) for each in listed(status)]
     if wait := _waits(status, now_s):
-        wrong.insert(0, wait)
+        wrong.insert(0, (wait, _STATUS_FIX))
     if _RELOAD_REFUSED.search(owner.metrics):
-        wrong.append(_NOT_IN_FORCE)
+        wrong.insert(0, (_NOT_IN_FORCE, _FILE_FIX))
+    notes = f". {' '.join(map(line, status.notes))}" if status.notes else ""
     if not wrong:
-        return check.ok(subject, line(f"podgpu reports no problem: {summary(status)}"))
+        ok = line(f"podgpu reports no problem: {summary(status)}") + notes
+        return [check.ok(subject, ok)]
     count = max(len(wrong) - _MAX_LISTED, 0) + status.problems_left_out
-    more = f"; and {count} more" if count else ""
-    observed = "; ".join(map(line, wrong[:_MAX_LISTED])) + more
-    return check.warning(subject, observed, _FILE_FIX if wrong == [_NOT_IN_FORCE] else _STATUS_FIX)
+    if count:
+        text = f"{count} more problem{'s' if count > 1 else ''}"
+        wrong[_MAX_LISTED:] = [(text, "see podgpu top or the page of this podgpu")]
+    last, fix = wrong[-1]
+    wrong[-1] = last + notes, fix
+    return [check.warning(subject, text, fix) for text, fix in wrong]
+
+
+def _said(problem: ProblemStatus) -> tuple[str, str]:
+    """Return a problem with its severity, and how to fix it."""
+    text = line(f"{problem.severity}: {problem.text}", _LONGEST)
+    affected = affected_text(problem)
+    fix = problem.advice or (_SEE_OTHERS if problem.device else _STATUS_FIX)
+    return f"{text}{f'; {line(affected, _LONGEST)}' if affected else ''}", fix
 
 
 def _waits(status: StatusDocument, now_s: float) -> str:

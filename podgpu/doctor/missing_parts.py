@@ -5,12 +5,10 @@ from typing import Final
 
 from pipeline.component.findings import Finding, Verdict
 from pipeline.diagnostics.context import DoctorContext
-from pipeline.diagnostics.kubelet_roots import ROOTS
+from pipeline.diagnostics.kubelet_roots import IN_CLUSTER, ROOTS
 
 _OF_KUBERNETES: Final = ("podresources", "checkpoint", "pods")
 """Kinds of sources that read what Kubernetes has on a node."""
-
-_IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 
 
 def missing_parts(ctx: DoctorContext, findings: Sequence[Finding]) -> str:
@@ -28,7 +26,7 @@ def missing_parts(ctx: DoctorContext, findings: Sequence[Finding]) -> str:
         return ""
     lacks_kubernetes = (
         any(map(ctx.has, _OF_KUBERNETES))
-        and _IN_CLUSTER not in ctx.environ
+        and IN_CLUSTER not in ctx.environ
         and not any((ctx.roots.host / root).exists() for root, _ in ROOTS)
     )
     what = "no NVIDIA driver and no Kubernetes" if lacks_kubernetes else "no NVIDIA driver"

@@ -1,5 +1,6 @@
 """The check `twins`."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from pipeline.component.findings import Verdict
 from pipeline.diagnostics import duplicate_daemons
 from pipeline.diagnostics.check_runner import findings_of
 from tests.podgpu.doctor.support import PODGPU, context, is_bad, of, process
+
+IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 
 COMMANDS = [
     (PODGPU, True),
@@ -36,7 +39,7 @@ def test_a_podgpu_process_is_identified_by_its_command_line(
 
 
 async def test_two_podgpu_processes_on_a_node_are_a_warning(tmp_path: Path) -> None:
-    ctx = context(tmp_path)
+    ctx = context(tmp_path, environ=IN_POD)
     process(ctx.roots.proc, 1, *PODGPU)
     (finding,) = await findings_of(partial(duplicate_daemons.examine, ctx))
     assert finding.verdict is Verdict.OK
@@ -49,7 +52,7 @@ async def test_two_podgpu_processes_on_a_node_are_a_warning(tmp_path: Path) -> N
 async def test_dcgm_exporter_next_to_podgpu_is_a_warning_unless_podgpu_reads_its_page(
     tmp_path: Path,
 ) -> None:
-    ctx = context(tmp_path / "a")
+    ctx = context(tmp_path / "a", environ=IN_POD)
     process(ctx.roots.proc, 9, "/usr/bin/dcgm-exporter", "-f", "a.csv")
     is_bad(
         (await findings_of(partial(duplicate_daemons.examine, ctx)))[0],
@@ -61,3 +64,18 @@ async def test_dcgm_exporter_next_to_podgpu_is_a_warning_unless_podgpu_reads_its
     ctx_with_source = context(tmp_path / "b", source, roots=ctx.roots)
     (finding,) = await findings_of(partial(duplicate_daemons.examine, ctx_with_source))
     assert finding.verdict is Verdict.OK
+
+
+async def test_the_fix_names_kubernetes_only_where_it_is(tmp_path: Path) -> None:
+    ctx = context(tmp_path, environ={})
+    ctx = replace(ctx, roots=replace(ctx.roots, host=tmp_path / "host"))
+    for pid in (1, 4711):
+        process(ctx.roots.proc, pid, *PODGPU)
+
+    async def fix() -> str:
+        return of(await findings_of(partial(duplicate_daemons.examine, ctx)), "twins").fix
+
+    assert "kubectl" not in await fix()
+    assert "ps -fp 1,4711" in await fix()
+    (ctx.roots.host / "var" / "lib" / "kubelet").mkdir(parents=True)
+    assert "kubectl" in await fix()

@@ -14,7 +14,6 @@ from pipeline.diagnostics.port_owner import PortOwner
 from pipeline.exposition.text_format import Format, tail
 from pipeline.runtime.config_reload import ReloadAttempts
 from pipeline.status_page.document_builder import status_of
-from pipeline.status_page.problem_text import problems
 from pipeline.status_page.status_document import StatusDocument
 from podgpu.doctor import listen_ports
 from podgpu.doctor.listen_ports import check_daemon
@@ -35,9 +34,17 @@ def reloads(*results: str) -> bytes:
     return tail(Format.TEXT, telemetry.collect({}))
 
 
-def checked(status: StatusDocument | bytes, metrics: bytes = b"", now_s: float = NOW) -> Finding:
+def all_checked(
+    status: StatusDocument | bytes, metrics: bytes = b"", now_s: float = NOW
+) -> list[Finding]:
     body = status if isinstance(status, bytes) else msgspec.json.encode(status)
     return check_daemon("a/status", PortOwner(True, "podgpu", status=body, metrics=metrics), now_s)
+
+
+def checked(status: StatusDocument | bytes, metrics: bytes = b"", now_s: float = NOW) -> Finding:
+    """Return the only finding."""
+    [finding] = all_checked(status, metrics, now_s)
+    return finding
 
 
 def test_a_healthy_podgpu_is_ok_and_its_gpus_are_counted() -> None:
@@ -50,18 +57,28 @@ def test_a_healthy_podgpu_is_ok_and_its_gpus_are_counted() -> None:
 @pytest.mark.parametrize("scene", [troubled, no_driver])
 def test_each_problem_on_the_status_page_is_a_warning(scene: Callable[[], object]) -> None:
     status = status_of(scene())  # type: ignore[arg-type]
-    finding = checked(status)
-    expected = problems(status)
-    assert finding.check == "daemon.status"
-    is_bad(finding, "warning", expected[0].partition(":")[0], "podgpu's log")
-    if len(expected) > 4:
-        assert finding.observed.endswith(f"; and {len(expected) - 4} more")
+    found, expected = all_checked(status), status.problems or ()
+    assert len(expected) > 1
+    for finding, problem in zip(found[:8], expected, strict=False):
+        assert finding.check == "daemon.status"
+        is_bad(finding, "warning", f"{problem.severity}: {problem.text}", problem.advice or "see ")
+    if len(expected) > 8:
+        is_bad(found[8], "warning", f"{len(expected) - 8} more problem", "podgpu top")
+        assert len(found) == 9
+    else:
+        assert len(found) == len(expected)
+
+
+@pytest.mark.parametrize("status", [HEALTHY, status_of(no_driver())])
+def test_what_was_not_measured_is_said(status: StatusDocument) -> None:
+    notes = ("This is a recording.", "Simulated: GPU 1.")
+    [*_, finding] = all_checked(msgspec.structs.replace(status, notes=notes))
+    assert finding.observed.endswith(". This is a recording. Simulated: GPU 1.")
 
 
 def test_problems_that_the_document_does_not_have_are_counted() -> None:
     status = msgspec.structs.replace(status_of(no_driver()), problems_left_out=300)
-    more = max(len(problems(status)) - 4, 0) + 300
-    assert checked(status).observed.endswith(f"; and {more} more")
+    assert all_checked(status)[-1].observed == "300 more problems"
 
 
 def test_a_sink_that_delivers_nothing_is_named() -> None:
