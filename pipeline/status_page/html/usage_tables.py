@@ -41,7 +41,10 @@ _HOURS: Final = 25
 
 _WEEK: Final = timedelta(days=7)
 
-_NEVER_IDLE: Final = "none"
+_OF_INSTANCES: Final = "see its instances"
+"""Note at a GPU with MIG instances."""
+
+NEVER_IDLE: Final = "none"
 """Idle time of a container that was busy for longer than its share of the time."""
 
 _MEANING: Final = (
@@ -76,8 +79,12 @@ def used(status: UsageStatus | None, gpus: Sequence[GpuStatus]) -> str:
             else f"has no usage data for this time: {FIRST_FIGURES}"
         )
         day = f"<p>The ledger {text(status.sink)} {state}.</p>\n"
-    sample = " (sample data)" if status.sample_data else ""
-    return f'<h2 id="day">Last 24 hours{sample}</h2>\n{error}{day}'
+    return f'<h2 id="day">Last 24 hours{_origin(status)}</h2>\n{error}{day}'
+
+
+def _origin(status: UsageStatus) -> str:
+    """Return the end of the heading of each table, so that none is taken for measured."""
+    return " (sample data)" if status.sample_data else ""
 
 
 def _day(status: UsageStatus, day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
@@ -100,13 +107,13 @@ def _day(status: UsageStatus, day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
         + bar_graph(status.hours, timedelta(hours=1), _HOURS, "Busy, idle and free, by hour")
         + (_MEANING if status.hours else "")
         + table("day", "day", ("Pod", *_POD), body)
-        + f"</div><div>{_devices(day, gpus)}</div></div>\n"
+        + f"</div><div>{_devices(day, gpus, _origin(status))}</div></div>\n"
         + _notes(day)
-        + _weeks(status.days)
+        + _weeks(status.days, _origin(status))
     )
 
 
-def _weeks(days: Sequence[PeriodStatus]) -> str:
+def _weeks(days: Sequence[PeriodStatus], origin: str) -> str:
     """Return the bars of the last four weeks, and a table; empty before the second day."""
     if len(days) < 2:
         return ""
@@ -119,7 +126,7 @@ def _weeks(days: Sequence[PeriodStatus]) -> str:
         for ago, e in sorted(weeks.items())
     )
     return (
-        f'<h3 id="weeks">Last {MOST_DAYS} days</h3>\n'
+        f'<h3 id="weeks">Last {MOST_DAYS} days{origin}</h3>\n'
         f'<p class="soft">Usage data since {first:%Y-%m-%d}; days are UTC.</p>\n'
         + legend(total(map(parts_of_period, days)))
         + bar_graph(days, timedelta(days=1), MOST_DAYS, "Busy, idle and free, by day")
@@ -144,20 +151,20 @@ def _week(name: str, days: Sequence[PeriodStatus]) -> str:
     )
 
 
-def _devices(day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
+def _devices(day: DayStatus, gpus: Sequence[GpuStatus], origin: str) -> str:
     if not day.devices:
         return ""
     names: dict[str, tuple[str, str]] = {}
     for gpu in gpus:
         if gpu.index is not None:
-            note = "see its instances" if gpu.instances else short_uuid(gpu.uuid)
+            note = _OF_INSTANCES if gpu.instances else short_uuid(gpu.uuid)
             names[gpu.uuid] = gpu_name(gpu), note
         for each in gpu.instances:
             names[each.uuid] = device_name(gpu, each), ""
     rows = "".join(_device(one, *names.get(one.uuid, ("", ""))) for one in day.devices)
     more = day.devices_left_out
     return (
-        '<h3 id="cards">By device</h3>\n'
+        f'<h3 id="cards">By device{origin}</h3>\n'
         + table("cards", "cards", ("Device", *_DEVICE), rows)
         + (f"<p>{amount(more)} more devices are not shown.</p>\n" if more else "")
     )
@@ -175,7 +182,7 @@ def _device(usage: DeviceAmountsStatus, name: str, note: str) -> str:
     small = f'<small title="{text(usage.uuid)}">{text(note)}</small>' if note else ""
     bar = part_bar(parts_of_device(usage))
     head = f"<b>{text(name or usage.uuid)}</b>{model}{_mark(usage)}{small}{bar}"
-    return _row(head, usage, _DEVICE)
+    return _row(head, usage, _PARENT if note == _OF_INSTANCES else _DEVICE)
 
 
 def _accounted(day: DayStatus) -> str:
@@ -195,7 +202,7 @@ def _notes(day: DayStatus) -> str:
         notes += '<p class="soft">&ndash; unknown: no source reported it in this time.</p>\n'
     if any((each.idle_seconds or 0) < 0 for each in (*day.pods, *others, *day.devices)):
         notes += (
-            f'<p class="soft">{_NEVER_IDLE}: busy for longer than the held part of the time, for '
+            f'<p class="soft">{NEVER_IDLE}: busy for longer than the held part of the time, for '
             "example because other holders of the device were idle.</p>\n"
         )
     return notes
@@ -227,7 +234,7 @@ def _mark(usage: AmountsStatus) -> str:
 
 
 def _idle(seconds: float) -> str:
-    return _NEVER_IDLE if seconds < 0 else hours(seconds)
+    return NEVER_IDLE if seconds < 0 else hours(seconds)
 
 
 _BUSY: Final[_Columns] = {
@@ -246,3 +253,10 @@ _DEVICE: Final[_Columns] = {
     "Unknown": lambda usage: shown(usage.unknown_seconds, hours),
     **_ENERGY,
 }
+
+_PARENT: Final[_Columns] = {
+    **_DEVICE,
+    "Busy": lambda usage: "" if usage.busy_seconds is None else hours(usage.busy_seconds),
+    "Idle": lambda usage: "" if usage.idle_seconds is None else _idle(usage.idle_seconds),
+}
+"""Of a GPU with instances, busy and idle time are known only of the instances."""

@@ -15,6 +15,7 @@ from pipeline.status_page.display_text import (
     span,
 )
 from pipeline.status_page.html.part_bars import Parts, parts_of_device, parts_of_period, total
+from pipeline.status_page.html.usage_tables import NEVER_IDLE
 from pipeline.status_page.last_day_usage import MOST_DAYS
 from pipeline.status_page.status_document import GpuStatus, StatusDocument
 from pipeline.status_page.usage_format import (
@@ -36,8 +37,8 @@ _ROWS: Final = 8
 _MOST_WIDE: Final = 5
 """Maximum width of a bar."""
 
-_LEAST_UNATTRIBUTED: Final = 0.01
-"""Part of the busy time from which on time of no known container is shown."""
+_UNATTRIBUTED: Final = "unattributed"
+"""Name of the row with the usage of no known container, which holds nothing."""
 
 _PARTS: Final[Mapping[str, tuple[str, Style]]] = {
     "busy": ("█", Style.USE),
@@ -104,11 +105,8 @@ def _day(
     rows: list[tuple[str, AmountsStatus]] = [(_pod_name(each), each) for each in day.pods]
     if day.others is not None:
         rows.append((f"{day.pods_left_out} other pods", day.others))
-    yield from _table("POD", [*rows, ("total", day.total)], width, _FIGURES)
-    busy = day.unattributed.busy_seconds or 0.0
-    if busy > _LEAST_UNATTRIBUTED * (day.total.busy_seconds or 0.0):
-        text = f"{hours(busy)} busy with processes of no known container"
-        yield from _sentence(text, width, Style.WARNING)
+    rows += [(_UNATTRIBUTED, day.unattributed), ("total", day.total)]
+    yield from _table("POD", rows, width, _FIGURES)
     names = _device_names(gpus)
     devices = [(names.get(each.uuid) or short_uuid(each.uuid), each) for each in day.devices]
     if devices:
@@ -184,7 +182,16 @@ def _table(
 ) -> Iterator[Line]:
     columns = [Column(title, name=True, least=8)]
     columns += [Column(each, rank=at + 1 if at > 1 else 0) for at, each in enumerate(figures)]
-    cells = [[name, *(_figure(amounts, each) for each in figures)] for name, amounts in rows]
+    cells = [
+        [
+            name,
+            *(
+                "" if name == _UNATTRIBUTED and each in {"Held", "Idle"} else _figure(amounts, each)
+                for each in figures
+            ),
+        ]
+        for name, amounts in rows
+    ]
     head, *lines = laid_out(columns, cells, width)
     yield styled(head, Style.HEADING)
     for line in lines:
@@ -203,7 +210,8 @@ def _figure(amounts: AmountsStatus, name: str) -> str:
         text = UNKNOWN if joules is None else kilowatt_hours(joules)
     else:
         value = seconds[name]
-        text = UNKNOWN if value is None else hours(value)
+        never_idle = name == "Idle" and value is not None and value < 0
+        text = UNKNOWN if value is None else NEVER_IDLE if never_idle else hours(value)
     return f"{text}{MARK}" if amounts.incomplete and name == "Energy" else text
 
 

@@ -161,7 +161,7 @@ def test_t25_every_device_has_a_row_with_held_free_and_unknown_time() -> None:
     assert [cells[0], *(row[1:] for row in cells[1:])] == [
         ["Device", "Held", "Busy", "Idle", "Free", "Unknown", "Energy"],
         ["10.0 h", "6.0 h", "4.0 h", "10.0 h", "4.0 h", "4.00 kWh"],
-        ["0.0 h", unknown, unknown, "0.0 h", "24.0 h", unknown],
+        ["0.0 h", "", "", "0.0 h", "24.0 h", unknown],
         ["24.0 h", "6.0 h", "18.0 h", "0.0 h", "0.0 h", unknown],
         ["0.0 h", "0.0 h", "0.0 h", "24.0 h", "0.0 h", unknown],
         ["0.0 h", "0.0 h", "0.0 h", "6.0 h", "0.0 h", "1.00 kWh"],

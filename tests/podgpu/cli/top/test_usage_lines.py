@@ -45,7 +45,7 @@ def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
         ({}, "LAST 28 DAYS (UTC)"),
         ({}, "This is sample data, made by podgpu demo."),
         ({}, "of 216.0 h of all"),
-        ({}, "0.4 h busy with processes of no known container"),
+        ({}, "unattributed"),
         ({}, "14 other pods"),
     ],
 )
@@ -101,3 +101,17 @@ def test_a_little_time_of_no_known_container_is_not_mentioned() -> None:
     little = msgspec.structs.replace(day.unattributed, busy_seconds=0.05)
     shown = text_of(changed(day=msgspec.structs.replace(day, unattributed=little)))
     assert "no known container" not in shown
+
+
+def test_the_rows_of_pods_add_up_to_the_total() -> None:
+    lines = text_of(changed()).splitlines()
+    [row] = [line.split() for line in lines if line.startswith("unattributed")]
+    assert len(row) == 5, "busy time and energy, each with its unit; it holds nothing"
+
+
+def test_idle_time_is_never_negative() -> None:
+    day = WHOLE.usage.day if WHOLE.usage is not None else None
+    assert day is not None
+    busy = msgspec.structs.replace(day.pods[0], idle_seconds=-5000.0)
+    lines = text_of(changed(day=msgspec.structs.replace(day, pods=(busy,)))).splitlines()
+    assert " none " in next(line for line in lines if line.startswith("research/llama-train-0"))
