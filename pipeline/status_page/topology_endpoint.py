@@ -16,6 +16,7 @@ from pipeline.component.holder_sources import (
 from pipeline.host.daemon_threads import DaemonExecutor
 from pipeline.http.builtin_pages import Pages, plain
 from pipeline.model import Snapshot
+from pipeline.status_page.data_notes import topology_notes
 from pipeline.topology.document import document
 from pipeline.topology.preferred_allocation import RequestError, choose_gpus, count_of
 from pipeline.topology.text_views import dot, matrix, tree
@@ -40,10 +41,12 @@ class TopologyPages:
 
     Args:
         latest: function that returns the newest snapshot; None before the first.
+        notes: sentences for people about all data, as that it is a recording.
     """
 
-    def __init__(self, latest: Callable[[], Snapshot | None]) -> None:
+    def __init__(self, latest: Callable[[], Snapshot | None], notes: tuple[str, ...] = ()) -> None:
         self._latest = latest
+        self._notes = notes
         self._executor: DaemonExecutor | None = None
         self._waiting = 0
 
@@ -66,15 +69,18 @@ class TopologyPages:
         if snapshot is None or snapshot.topology is None:
             return _no_topology(snapshot)
         topology, available = snapshot.topology, snapshot.availability
+        notes = (*self._notes, *topology_notes(snapshot))
         if form == "text":
             reason = availability_unknown_reason(snapshot)
-            head = f"{_FREE_UNKNOWN}: {reason}\n\n" if reason else ""
+            heads = (*notes, f"{_FREE_UNKNOWN}: {reason}") if reason else notes
+            head = "\n".join(heads) + "\n\n" if heads else ""
             text = f"{head}{matrix(topology)}\n{tree(topology, available)}"
             return HttpResponse(text.encode("utf-8", "replace"))
         if form == "dot":
-            body = dot(topology, available).encode("utf-8", "replace")
+            body = dot(topology, available, notes).encode("utf-8", "replace")
             return HttpResponse(body, "text/vnd.graphviz; charset=utf-8")
-        return _json(document(topology, available, down=topology_down_reason(snapshot)))
+        down = topology_down_reason(snapshot)
+        return _json(document(topology, available, down=down, notes=notes))
 
     async def choose(self, request: HttpRequest) -> HttpResponse:
         """Serve the best `n` GPUs, including `must`, of `candidates` or else of the free GPUs."""
@@ -101,7 +107,8 @@ class TopologyPages:
                 self._waiting -= 1
         except RequestError as error:
             return plain(400, str(error))
-        return _json(answer)
+        notes = (*self._notes, *topology_notes(snapshot))
+        return _json(answer | ({"notes": notes} if notes else {}))
 
     def close(self) -> None:
         """Stop the thread after the current computation."""

@@ -31,7 +31,11 @@ Document: TypeAlias = dict[str, Any]
 
 
 def document(
-    topology: Topology, availability: Availability | None = None, *, down: str = ""
+    topology: Topology,
+    availability: Availability | None = None,
+    *,
+    down: str = "",
+    notes: Sequence[str] = (),
 ) -> Document:
     """Return the document; `docs/topology.md` describes its keys.
 
@@ -39,6 +43,7 @@ def document(
         topology: the topology of the node.
         availability: which GPUs are free; None if unknown, then the document does not contain it.
         down: why the source of the topology is down; empty while it is up.
+        notes: sentences about what is not measured on this node now.
     """
     uses: list[CardUse | None] = [None] * len(topology.cards)
     if availability is not None:
@@ -64,6 +69,8 @@ def document(
     }
     if down:
         content["down"] = down
+    if notes:
+        content["notes"] = list(notes)
     if availability is not None:
         content["free"] = f"{availability.free:x}"
         content["part"] = f"{availability.part:x}"

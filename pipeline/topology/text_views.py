@@ -1,6 +1,6 @@
 """A topology as text: the matrix of `nvidia-smi topo -m`, the tree, and Graphviz."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from pipeline.model import Holder
@@ -158,9 +158,13 @@ def _by(holders: Collection[str]) -> str:
     return f" by {' and '.join(named)}" if named else ""
 
 
-def dot(topology: Topology, availability: Availability | None = None) -> str:
-    """Return the tree and the NVLinks in the language of Graphviz."""
+def dot(
+    topology: Topology, availability: Availability | None = None, notes: Sequence[str] = ()
+) -> str:
+    """Return the tree and the NVLinks in the language of Graphviz; notes are above the graph."""
     lines = ["graph topology {", "  node [shape=box];"]
+    if notes:
+        lines.append(f"  labelloc=t; label={_quoted(chr(10).join(notes))};")
     for number in range(len(topology.cards)):
         label = topology.name(number)
         style = ""

@@ -1,5 +1,6 @@
 """Header and footer of the screen: node, warnings about the data, keys. Pure."""
 
+from math import ceil
 from typing import Final
 
 from pipeline.status_page.display_text import span, summary
@@ -13,8 +14,11 @@ from podgpu.cli.top.ui_state import Sort, State, View
 _MOST_ERROR: Final = 3
 """Maximum number of lines of an error."""
 
-_MOST_NOTES: Final = 3
-"""Maximum number of lines about what was not measured on this node now."""
+_MOST_NOTES: Final = 240
+"""Maximum number of columns, on several lines, about what was not measured on this node now.
+
+All notes of `podgpu demo` fit. The most important one is the first.
+"""
 
 _MORE: Final = " ..."
 
@@ -60,9 +64,10 @@ def header(daemon: DaemonStatus, width: int) -> list[Line]:
         lines += _wrapped(f"not ready: {status.waiting_for}", width, Style.WARNING)
     if status.notes:
         noted = wrapped(" ".join(status.notes), max(width, 2))
-        if len(noted) > _MOST_NOTES:
-            last = wrapped(noted[_MOST_NOTES - 1], max(width - len(_MORE), 2))[0]
-            noted = [*noted[: _MOST_NOTES - 1], f"{last}{_MORE}"]
+        most = max(ceil(_MOST_NOTES / max(width, 2)), 1)
+        if len(noted) > most:
+            last = wrapped(noted[most - 1], max(width - len(_MORE), 2))[0]
+            noted = [*noted[: most - 1], f"{last}{_MORE}"]
         lines += map(styled, noted)
     return [fitted(line, width) for line in lines]
 

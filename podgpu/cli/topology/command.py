@@ -22,6 +22,7 @@ from pipeline.base.safe_text import line
 from pipeline.component.contracts import HttpRequest
 from pipeline.join import Join
 from pipeline.model import Envelope, Snapshot, SourceLost, TopologyRead
+from pipeline.status_page.data_notes import RECORDING
 from pipeline.status_page.topology_endpoint import BEST, PATH, TopologyPages
 from pipeline.topology.preferred_allocation import RequestError, count_of
 from podgpu.cli import daemon_client
@@ -57,6 +58,7 @@ class _Choice(msgspec.Struct):
 
     gpus: list[_Gpu]
     why: str
+    notes: list[str] = []
 
 
 def topology(arguments: argparse.Namespace) -> int:
@@ -91,7 +93,7 @@ def choose(arguments: argparse.Namespace) -> int:
             for gpu in choice["gpus"]
         )
         status = _printed("\n".join(rows)) if choice["gpus"] else 0
-        complain(lines(choice["why"]))
+        complain(lines("\n".join([choice["why"], *choice.get("notes", ())])))
     return status if choice["gpus"] else TOO_FEW
 
 
@@ -110,11 +112,13 @@ def _answer(arguments: argparse.Namespace, path: str, query: Mapping[str, str]) 
             if arguments.url is not None:
                 raise ComponentError(str(error)) from error
             complain(lines(f"podgpu: {error}; reading NVML"))
+    notes: tuple[str, ...] = ()
     if arguments.recording is not None:
         snapshot = _from_recording(str(arguments.recording))
+        notes = (RECORDING,)
     else:
         snapshot = _from_machine(reading_of(located(arguments.config)[0]))
-    pages = TopologyPages(lambda: snapshot)
+    pages = TopologyPages(lambda: snapshot, notes)
     handler = pages.show if path == PATH else pages.choose
     response = asyncio.run(handler(HttpRequest("GET", path, query, {})))
     text = response.body.decode()

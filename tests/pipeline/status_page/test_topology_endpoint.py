@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,13 @@ from config.schema import Http
 from config.value_types import ListenAddress
 from pipeline.http.access import open_access
 from pipeline.http.listener_registry import ListenerRegistry
-from pipeline.model import Snapshot, SourceAdded, SourceLost, SourceRemoved
+from pipeline.model import DevicesDiscovered, Snapshot, SourceAdded, SourceLost, SourceRemoved
 from pipeline.runtime.http_service import HttpService
 from pipeline.status_page.topology_endpoint import WAITING, TopologyPages
 from pipeline.topology.document import VERSION
 from pipeline.topology.preferred_allocation import choose_gpus
 from tests.support.http import LOCAL, Client, Clients
-from tests.support.nodes import Node, gpu, uuid_of
+from tests.support.nodes import Node, claim, claims, gpu, uuid_of
 from tests.support.topology import busy_node, topology_read
 from tests.support.web import basic, hashed
 
@@ -89,6 +90,33 @@ async def test_the_text_has_a_matrix_and_a_tree_with_holders() -> None:
 async def test_the_topology_for_graphviz() -> None:
     status, body = await response_to("/topology?format=dot", busy_node().snapshot())
     assert (status, body.split("{", maxsplit=1)[0]) == (200, "graph topology ")
+
+
+@pytest.mark.parametrize("simulated", [(), (4, 5, 6, 7)])
+async def test_a_topology_that_was_not_measured_here_is_called_so(
+    simulated: tuple[int, ...],
+) -> None:
+    node, recorded = Node(), {"via": "recording"}
+    cards = [replace(gpu(at), model="A (simulated)" if at in simulated else "A") for at in range(8)]
+    node.say(SourceAdded(1), "recording", "replay")
+    node.say(DevicesDiscovered(tuple(cards)), "gpus", **recorded)
+    node.say(topology_read(*cards), "gpus", **recorded)
+    node.say(claims(claim("a", uuid_of(0))), "podlist", "podlist", **recorded)
+    expected = ['This is a recording, not this machine (the source "recording").']
+    expected += ["Simulated: GPU 4-7."] if simulated else []
+    snapshot = node.snapshot()
+    assert (await document_at("/topology", snapshot))["notes"] == expected
+    assert (await document_at("/topology/best?n=1", snapshot))["notes"] == expected
+    _, text = await response_to("/topology?format=text", snapshot)
+    assert text.startswith("\n".join(expected) + "\n\n      GPU0")
+    _, graph = await response_to("/topology?format=dot", snapshot)
+    label = "\\n".join(expected).replace('"', '\\"')
+    assert f'label="{label}";' in graph
+
+
+@pytest.mark.parametrize("path", ["/topology", "/topology/best?n=1"])
+async def test_a_topology_of_this_node_has_no_notes(path: str) -> None:
+    assert "notes" not in await document_at(path)
 
 
 async def test_the_document_is_built_again_after_a_change() -> None:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from math import sin
-from typing import Any
+from typing import Any, Final
 
 from pipeline.status_page.status_document import (
     AccessStatus,
@@ -298,6 +298,12 @@ def _sink(name: str, kind: str, **other: Any) -> SinkStatus:
     return SinkStatus(name=name, kind=kind, **(found | other))
 
 
+_SAMPLE_DATA: Final = (
+    "The usage of 28 days and the energy of containers contain sample data of podgpu demo, not "
+    "measured."
+)
+
+
 def whole_node() -> StatusDocument:
     """Return the document."""
     error = ErrorStatus(
@@ -311,9 +317,8 @@ def whole_node() -> StatusDocument:
         podgpu="0.1.0",
         notes=(
             'This is a recording, not this machine (the source "recording").',
-            "The usage of 28 days and the energy of containers contain sample data of podgpu demo, "
-            "not measured.",
-            "Simulated: GPU 4, GPU 5, GPU 6, GPU 7.",
+            _SAMPLE_DATA,
+            "Simulated: GPU 4-7.",
         ),
         time=NOW,
         started=ago(hours=5),
