@@ -87,10 +87,16 @@ def report_lines(report: Report, width: int, *, one_device: bool = False) -> lis
     notes = [line for note in _notes(report, rows) for line in wrapped(note, width)]
     what = f"by {report.by}"
     if one_device:
-        devices = ", ".join(map(terminal_safe, device_names(window.totals).values()))
-        what = f"{devices}, {what}"
+        what = f"{_chosen(window)}, {what}"
     above = header(window, what, times, width)
     return [*above, "", *laid_out(columns, rows, width), *notes]
+
+
+def _chosen(window: UsageWindow) -> str:
+    """Return the name of the chosen GPU; its MIG instances are only counted."""
+    first, *others = map(terminal_safe, device_names(window.totals).values())
+    number = len(others)
+    return first + (f" with {number} MIG instance{'s' * (number > 1)}" if number else "")
 
 
 def _times(rows: Iterable[Row]) -> Iterator[int]:

@@ -31,6 +31,13 @@ def test_the_table_names_the_gpu(ledger: Path, capsys: Capsys) -> None:
     assert out.splitlines()[0].endswith("UTC, GPU 1 NVIDIA H100 80GB HBM3, by namespace")
 
 
+def test_the_mig_instances_of_the_gpu_are_counted() -> None:
+    rows = [usage_row(device, None, 1, 0, 1) for device in ("GPU-0", "MIG-1", "MIG-2")]
+    found = build_report(window(rows), GroupBy("pod"), Prices())
+    first = report_lines(found, 0, one_device=True)[0]
+    assert first.endswith("UTC, GPU-0 NVIDIA H100 80GB HBM3 with 2 MIG instances, by pod")
+
+
 def test_the_reports_by_device_have_the_index(ledger: Path, capsys: Capsys) -> None:
     document = report(ledger, capsys, "--by", "device")
     assert [one["gpu_index"] for one in document["devices"]] == [0, 1]
