@@ -8,7 +8,7 @@ import asyncio
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 
@@ -69,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 def serve(
     config: Config,
     path: Path | None,
+    first_messages: Iterable[tuple[int, str]] = (),
     allowed: Allowed = NOTHING,
 ) -> int:
     """Run the daemon until a signal and return its exit status.
@@ -76,6 +77,7 @@ def serve(
     Args:
         config: the configuration.
         path: path of the configuration file, which is watched for changes; None if there is none.
+        first_messages: messages to log first, each with its level of `logging`.
         allowed: code named in the configuration that may run.
     """
     # Imported here, because only the daemon needs it and other commands should start fast.
@@ -86,6 +88,8 @@ def serve(
 
     trim()
     log = set_up(config.log.level, config.log.format)
+    for level, text in first_messages:
+        log.log(level, "%s", text)
 
     async def main() -> int:
         runtime = Runtime(config, allowed=allowed)

@@ -78,9 +78,8 @@ def demo(arguments: argparse.Namespace) -> int:
         problem, path = str(error), None
     finally:
         signal.signal(signal.SIGTERM, before)
-    for level, text in messages(port, problem, _ledger_option(path)):
-        log.log(level, "%s", text)
-    return serve(demo_config(env, has_ledger=not problem), None)
+    config = demo_config(env, has_ledger=not problem)
+    return serve(config, None, messages(port, problem, _ledger_option(path)))
 
 
 def _check_port(listen: ListenAddress, port: str) -> None:
