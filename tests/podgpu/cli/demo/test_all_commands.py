@@ -107,7 +107,7 @@ COMMANDS: Final[dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]]] = {
     "usage": [
         (("--ledger", "LEDGER"), (FIRST_LINE, "research", "(total)")),
         (("--ledger", "LEDGER", "--by", "pod", "--since", "all"), (FIRST_LINE, TRAINING)),
-        (("--ledger", "LEDGER", "--by", "device"), (FIRST_LINE, "(simulated)", "MIG-")),
+        (("--ledger", "LEDGER", "--by", "device"), (FIRST_LINE, "(simulated)", "1g.10gb")),
         (("--ledger", "LEDGER", "--holdings"), (FIRST_LINE, TRAINING, "so far")),
         (("--ledger", "LEDGER", "--format", "csv"), ("research", "sample_data")),
         (("--ledger", "LEDGER", "--format", "json"), ('"sample_data": "podgpu demo"',)),
