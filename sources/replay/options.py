@@ -34,7 +34,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ] = 1.0
     loop: Annotated[
         bool,
-        Doc("Start again at the end. Counters then return to their values at the start."),
+        Doc("Start again at the end. Counters continue, as if the node did."),
     ] = False
     time: Annotated[
         Literal["current", "original"],

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from pipeline.model import NS, Envelope, Instant
+from pipeline.model import NS, Envelope, Event, Instant
 from pipeline.recording import RecordingParser, shifted
+from sources.replay.continuation import Continuation
 
 _BATCH_EVENTS: Final = 16
 """How many events are parsed in one step: a few seconds of a recording."""
@@ -16,19 +17,30 @@ class ReplayPass(RecordingParser):
     """Parses a recording, and converts the times of its events.
 
     Monotonic times are always moved to the present, so that ages and expiry are correct. Times
-    after the recording's start are scaled by the speed. Earlier times, such as the start of a pod,
-    are moved but not scaled.
+    after the recording's start are scaled by the speed. Earlier times are moved but not scaled. The
+    start of a pod, or of what else existed before the recording, is the same in all passes.
 
     Args:
         path: path of the recording, for messages.
         began: time at which the pass started.
         speed: recorded seconds per second of the replay.
+        continuation: what continues from pass to pass.
         original: whether wall times stay as recorded.
     """
 
-    def __init__(self, path: Path, began: Instant, speed: float, *, original: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        began: Instant,
+        speed: float,
+        continuation: Continuation,
+        *,
+        original: bool,
+    ) -> None:
         super().__init__(path)
         self._began = began
+        self._continuation = continuation
+        self._first_began: Instant | None = None
         self._speed = speed
         self._original = original
         self._last_at: Instant | None = None
@@ -45,11 +57,17 @@ class ReplayPass(RecordingParser):
         batch = list(itertools.islice(events, _BATCH_EVENTS))
         if batch:
             self._last_at = max([self._last_at or self.header.started, *(one.at for one in batch)])
-        move, stretch = self._move, self._stretch
+            if self._first_began is None:
+                started, began = self.header.started, self._began
+                self._first_began = self._continuation.begin_pass(started, began)
         return [
-            Envelope(one.source, one.kind, 0, move(one.at), shifted(one.event, move, stretch))
-            for one in batch
+            Envelope(one.source, one.kind, 0, self._move(one.at), self._event(one)) for one in batch
         ]
+
+    def _event(self, envelope: Envelope) -> Event:
+        recorded = envelope.event
+        moved = shifted(recorded, self._move, self._stretch, self._move_start)
+        return self._continuation.continued(envelope.source, recorded, moved)
 
     def end(self) -> Instant:
         """Return when the next pass starts; valid after all events were taken.
@@ -65,12 +83,21 @@ class ReplayPass(RecordingParser):
         known, moved = self._known
         # Adjacent readings share one `Instant` object; sharing the result saves memory.
         if instant is not known:
-            started, began = self.header.started, self._began
-            mono_ns = began.mono_ns + self._scaled(instant.mono_ns - started.mono_ns)
-            wall_ns = began.wall_ns + self._scaled(instant.wall_ns - started.wall_ns)
-            moved = Instant(mono_ns, instant.wall_ns if self._original else wall_ns)
+            moved = self._moved(instant, self._began)
             self._known = instant, moved
         return moved
+
+    def _move_start(self, instant: Instant) -> Instant:
+        """Convert a moment since when something has existed."""
+        if self._first_began is None or instant.mono_ns >= self.header.started.mono_ns:
+            return self._move(instant)
+        return self._moved(instant, self._first_began)
+
+    def _moved(self, instant: Instant, began: Instant) -> Instant:
+        started = self.header.started
+        mono_ns = began.mono_ns + self._scaled(instant.mono_ns - started.mono_ns)
+        wall_ns = began.wall_ns + self._scaled(instant.wall_ns - started.wall_ns)
+        return Instant(mono_ns, instant.wall_ns if self._original else wall_ns)
 
     def _stretch(self, good_for_ns: int) -> int:
         """Return for how long an event is valid in the replay: longer if the replay is slow.

@@ -9,6 +9,7 @@ from pipeline.component.contracts import SourceContext
 from pipeline.files.bounded_read import opened
 from pipeline.model import NS, Envelope, Instant, TotalsRestored
 from pipeline.recording import CHUNK_BYTES, RecordingError
+from sources.replay.continuation import Continuation
 from sources.replay.options import DEMO, Options, recording_path
 from sources.replay.recording_pass import ReplayPass
 
@@ -38,9 +39,10 @@ class ReplaySource:
             TransientError: the recording cannot be read.
         """
         began, first = ctx.clock.now(), True
+        continuation = Continuation()
         while True:
             try:
-                ended = await self._play(ctx, began, is_repeat=not first)
+                ended = await self._play(ctx, began, continuation, is_repeat=not first)
             except RecordingError as error:
                 if self._demo:
                     raise PermanentError(f"{error}; or reinstall podgpu") from error
@@ -57,10 +59,17 @@ class ReplaySource:
             first = False
         ctx.log.info("%s has ended; its last data stays valid until it expires", self._name)
 
-    async def _play(self, ctx: SourceContext, began: Instant, *, is_repeat: bool) -> Instant:
+    async def _play(
+        self, ctx: SourceContext, began: Instant, continuation: Continuation, *, is_repeat: bool
+    ) -> Instant:
         """Play the recording once; return the time at which the next pass starts."""
-        original = self._options.time == "original"
-        recording = ReplayPass(Path(self._name), began, self._options.speed, original=original)
+        recording = ReplayPass(
+            Path(self._name),
+            began,
+            self._options.speed,
+            continuation,
+            original=self._options.time == "original",
+        )
         chunk, announced = None, is_repeat
         async with opened(self._path) as file:
             while chunk != b"":

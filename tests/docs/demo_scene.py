@@ -32,6 +32,7 @@ from podgpu.cli.top.styled_text import Span, Style
 from podgpu.cli.top.ui_state import State
 from podgpu.cli.top.view import frame
 from podgpu.cli.usage.report_table import report_lines
+from sources.replay.continuation import Continuation
 from sources.replay.options import DEMO, recording_path
 from sources.replay.recording_pass import ReplayPass
 
@@ -126,9 +127,9 @@ def _scene(ledger: Path) -> Scene:
 def _events() -> Iterator[Envelope]:
     """Yield the events of the recording, played repeatedly, up to the moment."""
     path, began = recording_path(DEMO), STARTED
-    content = path.read_bytes()
+    content, continuation = path.read_bytes(), Continuation()
     for number in range(PASSES + 1):
-        played = ReplayPass(path, began, 1, original=False)
+        played = ReplayPass(path, began, 1, continuation, original=False)
         parsed = played.events(content)
         while batch := played.take(parsed):
             for event in batch:

@@ -56,3 +56,18 @@ def test_each_validity_is_stretched() -> None:
 def test_events_without_times_are_not_changed() -> None:
     discovered = DevicesDiscovered((gpu(0), mig(gpu(0), 1)))
     assert shifted(discovered, lambda _: Instant(0, 0), lambda _: 0) == discovered
+
+
+def test_times_since_when_something_has_existed_are_converted_differently() -> None:
+    def move(moment: Instant) -> Instant:
+        return Instant(moment.mono_ns + 5, moment.wall_ns + 5)
+
+    def move_start(moment: Instant) -> Instant:
+        return Instant(moment.mono_ns - 9, moment.wall_ns - 9)
+
+    held = claims(replace(claim("pod", "GPU-0"), since=START))
+    (moved,) = shifted(held, move, lambda validity: validity, move_start).claims
+    assert moved.since == move_start(START)
+    one = reading("GPU-0", "power_watts", 1)._replace(window_start=START)
+    (measured,) = shifted(SamplesTaken((one,)), move, lambda v: v, move_start).readings
+    assert (measured.at, measured.window_start) == (move(START), move(START))

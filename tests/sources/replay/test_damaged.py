@@ -59,6 +59,7 @@ from pipeline.recording import Header, RecordingError, RecordingReader, Recordin
 from pipeline.runtime.runtime import Runtime
 from sinks.jsonl.line_encoder import LineEncoder
 from sinks.otlp.encoding.encoder import Encoder
+from sources.replay.continuation import Continuation
 from sources.replay.options import Options
 from sources.replay.recording_pass import ReplayPass
 from sources.replay.source import ReplaySource
@@ -231,7 +232,7 @@ def test_r4_any_value_in_a_damaged_line_stops_nothing(path: Path, store: BatchWr
         path.write_bytes(gzip.compress(text, 1))
         start = Instant(10**12, START.wall_ns + 10**17)
         original = count % 2 == 1
-        playing = ReplayPass(path, start, 1.0, original=original)
+        playing = ReplayPass(path, start, 1.0, Continuation(), original=original)
         encoders = SinkEncoders()
         try:
             for data in (path.read_bytes(), b""):

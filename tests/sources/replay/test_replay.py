@@ -27,11 +27,10 @@ from pipeline.model import (
     SourceAdded,
     TotalsRestored,
 )
-from pipeline.recording import Header, RecordingWriter
 from sources.replay import options as replay_options
 from sources.replay.options import Options
 from sources.replay.source import ReplaySource
-from tests.support.contexts import FakeSourceContext, LoopClock
+from tests.sources.replay.playing import Listener, play, play_for, record
 from tests.support.nodes import START, at, claim, claims, gpu, reading
 
 HOUR = 3600
@@ -49,48 +48,9 @@ EVENTS: Sequence[tuple[float, str, str, Event]] = (
 )
 
 
-def record(path: Path, events: Sequence[tuple[float, str, str, Event]] = EVENTS) -> Path:
-    with RecordingWriter(path, Header("0.1.0", "node-9", START)) as writer:
-        for seq, (second, source, kind, event) in enumerate(events, 1):
-            writer.write(Envelope(source, kind, seq, at(second), event))
-    return path
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return record(tmp_path / "node.podgpu.gz")
-
-
-class Listener(FakeSourceContext):
-    """Record when each event was relayed."""
-
-    def __init__(self) -> None:
-        super().__init__("replay", LoopClock())
-        self.start = self.clock.now()
-        self.relayed_after: list[float] = []
-
-    async def relay(self, envelope: Envelope) -> None:
-        self.relayed_after.append(self.start.seconds_until(self.clock.now()))
-        await super().relay(envelope)
-
-    def wall(self, second: float) -> int:
-        return self.start.wall_ns + round(second * NS)
-
-
-async def play(path: Path | str, **options: Any) -> Listener:
-    ctx = Listener()
-    await ReplaySource(Options(path=str(path), **options)).run(ctx)
-    return ctx
-
-
-async def play_for(path: Path, seconds: float, **options: Any) -> Listener:
-    ctx = Listener()
-    running = asyncio.create_task(ReplaySource(Options(path=str(path), **options)).run(ctx))
-    await asyncio.sleep(seconds)
-    assert not running.done()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    return ctx
+    return record(tmp_path / "node.podgpu.gz", EVENTS)
 
 
 SECONDS = [second for second, *_ in EVENTS]
@@ -265,7 +225,7 @@ async def test_a_missing_file_is_a_transient_error(tmp_path: Path) -> None:
     with pytest.raises(TransientError, match="podgpu record"):
         await play(tmp_path / "none")
     with pytest.raises(TransientError, match="cannot read"):
-        await play(record(tmp_path / "file") / "below")
+        await play(record(tmp_path / "file", EVENTS) / "below")
 
 
 async def test_another_file_is_a_transient_error_and_a_folder_a_permanent_one(
