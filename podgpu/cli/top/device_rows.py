@@ -43,7 +43,7 @@ _UNKNOWN: Final = "-"
 _MAX_SECONDS: Final = 99 * 86_400
 """Maximum number of seconds shown for a lower bound: the column has four characters."""
 
-_ENERGY_WIDTH: Final = 9
+_LONGEST_BOUND: Final = 5
 _LEAST_ENERGY: Final = "<0.1 Wh"
 """Energy that is not 0 and has no digits in kilowatt hours."""
 
@@ -297,15 +297,15 @@ def _use(use: UseStatus) -> dict[Cell, Line]:
 
 
 def _energy(joules: float, incomplete: bool) -> str:
-    """Return an energy in at most nine characters, with a `+` if it is a lower bound."""
+    """Return an energy in at most ten characters, with a `+` if it is a lower bound."""
     text = kilowatt_hours(joules)
     if text.startswith("<"):
         return _LEAST_ENERGY
-    compact = text if len(text) < _ENERGY_WIDTH else "".join(text.split())
     if not incomplete:
-        return text if len(text) <= _ENERGY_WIDTH else compact
+        return text
     # The number is rounded down if there is no room for its last digit.
-    return f"{compact}+" if len(compact) < _ENERGY_WIDTH else f"{compact[:5]}kWh+"
+    number, unit = text.split()
+    return f"{number[:_LONGEST_BOUND]}\N{NO-BREAK SPACE}{unit}+"
 
 
 def _container_name(one: ContainerStatus) -> tuple[str, str]:

@@ -222,7 +222,11 @@ def _line(row: Row, layout: Layout, drawn: Row, part: int | None) -> Line:
             parts.append(styled(text, Style.PLAIN if found is None else found.style))
         else:
             cells = (row.cells[each] for each in column.cells if each in row.cells)
-            parts.append(fitted(next(cells, EMPTY), column.width, right=column.right))
+            content = next(cells, EMPTY)
+            if width_of(content) > column.width:
+                # A number and its unit need no blank between them.
+                content = styled("".join(plain_text(content).split()), content[0].style)
+            parts.append(fitted(content, column.width, right=column.right))
     return joined([fitted(name_line(row, room), room), *parts], layout.gap)
 
 

@@ -34,7 +34,7 @@ def user(name: str, start: Instant = START) -> ContainerUsage:
 
 
 @pytest.mark.parametrize("field", ["recovery_action", "row_remap_pending", "retired_pages_pending"])
-def test_nobody_is_told_to_drain_a_free_gpu(field: str) -> None:
+def test_the_advice_for_a_free_gpu_is_no_drain(field: str) -> None:
     watched = Watched()
     watched.reads(10, (field, 1))
     [found] = problems(watched, 10)

@@ -224,3 +224,18 @@ def test_a_gpu_without_an_index_is_named_by_its_uuid() -> None:
     assert isinstance(unknown, GpuStatus)
     [row, *_] = lines(msgspec.structs.replace(WHOLE, gpus=(unknown,)), columns=200)
     assert row.startswith(f"{unknown.uuid} H200")
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120, 200])
+def test_an_energy_without_a_part_of_the_time_is_a_lower_bound(columns: int) -> None:
+    gpu = (WHOLE.gpus or ())[0]
+    assert gpu.holders
+    use = gpu.holders[0].use
+    assert use is not None
+    for joules, expected in ((52_000.0, "0.014"), (52e6, "14.4"), (52e9, "14444")):
+        part = msgspec.structs.replace(use, energy_joules=joules, incomplete=True)
+        holder = msgspec.structs.replace(gpu.holders[0], use=part)
+        changed = msgspec.structs.replace(gpu, holders=(holder,))
+        status = msgspec.structs.replace(WHOLE, gpus=(changed,))
+        shown = "".join(plain_text(each.line) for each in device_lines(status, State(), columns))
+        assert f"{expected}kWh+" in "".join(shown.split())
