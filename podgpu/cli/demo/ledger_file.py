@@ -57,6 +57,8 @@ def _write_new(path: Path, node: RecordedNode, now: Instant) -> None:
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", each)
         mark_as_sample(connection, MAKER)
         BatchWriter(connection, boot_id()).write_batch(sample_batch(node, now))
+        # All data must be in the file itself before it is renamed. `close` ignores a full disk.
+        connection.execute("PRAGMA journal_mode = DELETE")
 
 
 def _check_replaceable(path: Path) -> None:
