@@ -9,6 +9,8 @@ from tests.podgpu.cli.test_topology import EVENTS, recording
 from tests.podgpu.cli.topology_command import run
 from tests.support.nodes import claim, claims, uuid_of
 
+NOTE = "This is a recording, not this machine.\n"
+
 
 def test_too_few_free_gpus_end_with_status_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -18,7 +20,7 @@ def test_too_few_free_gpus_end_with_status_3(
     assert (status, out) == (3, "")
     assert err == (
         "GPUs requested: 8; GPUs to choose from: 6; "
-        "held: GPU 0 by ml/train-0 (main), GPU 1 in part by ml/serve-a (main) 0.5\n"
+        "held: GPU 0 by ml/train-0 (main), GPU 1 in part by ml/serve-a (main) 0.5\n" + NOTE
     )
 
 
@@ -48,7 +50,7 @@ def test_if_no_gpu_is_free_the_holders_are_named(
     held = claims(*(claim(pod, *map(uuid_of, gpus)) for pod, gpus in pods))
     file = recording(tmp_path / "recording.gz", [*EVENTS[:4], ("podlist", held)])
     status, out, err = run(capsys, "--recording", str(file), "best", "-n", "1")
-    assert (status, out, err) == (3, "", f"GPUs requested: 1; {why}\n")
+    assert (status, out, err) == (3, "", f"GPUs requested: 1; {why}\n{NOTE}")
 
 
 @pytest.mark.parametrize(
