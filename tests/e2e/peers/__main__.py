@@ -1,4 +1,7 @@
-"""Build all programs (`make peers`); otherwise the tests build them when needed."""
+"""Build the programs of `make e2e` (`make peers`); otherwise the tests build them when needed.
+
+A build within a test would count for the time that the test may take.
+"""
 
 from tests.e2e import peers
 
@@ -7,3 +10,7 @@ if __name__ == "__main__":
     print(peers.collector())
     print(peers.prometheus())
     print(peers.helm())
+    print(peers.kubectl())
+    print(peers.crane())
+    print(peers.actionlint())
+    print(peers.compose())
