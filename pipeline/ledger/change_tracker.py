@@ -14,6 +14,7 @@ from pipeline.ledger.usage_delta import Amounts, UsageDelta, usage_delta
 from pipeline.ledger.write_batch import Batch, HoldingRow
 from pipeline.model import (
     NS,
+    Attribution,
     ContainerUsage,
     DeviceUsage,
     Holding,
@@ -147,8 +148,8 @@ class LedgerAccumulator:
         self._batch.states.update(self._accounts)
         self._batch.pods.update(self._pods)
         if self._layout is not None:
-            for uuid, known in self._layout.attributions.items():
-                self._batch.devices[uuid] = known.device
+            for known in _absent_first(self._layout):
+                self._batch.devices[known.device.uuid] = known.device
         for device in self._accounts.values():
             for one in device.containers:
                 self._put_all(one, device.at)
@@ -187,7 +188,7 @@ class LedgerAccumulator:
             return
         before = self._layout.attributions if self._layout is not None else {}
         self._layout = layout
-        devices = [known.device for known in layout.attributions.values()]
+        devices = [known.device for known in _absent_first(layout)]
         self._mig_gpus = frozenset([one.gpu_uuid for one in devices if one.mig is not None])
         for one in devices:
             if one.uuid not in before or before[one.uuid].device != one:
@@ -322,6 +323,11 @@ class LedgerAccumulator:
             elif now_ns - since > _ORPHANED_NS:
                 del self._open_holdings[key]
                 self._batch.closed.add(key)
+
+
+def _absent_first(layout: Layout) -> list[Attribution]:
+    """Return the devices; absent ones first, so that a present one keeps an index of both."""
+    return sorted(layout.attributions.values(), key=lambda one: one.present)
 
 
 def _open_holdings_of(one: ContainerUsage) -> tuple[Holding, ...]:

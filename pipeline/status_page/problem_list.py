@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from msgspec.structs import replace
 
 from pipeline.fields.xid_catalogue import XIDS, Xid
-from pipeline.model import NS, Attribution, Snapshot, XidVictim
+from pipeline.model import NS, Attribution, ContainerUsage, Instant, Snapshot, XidVictim
 from pipeline.status_page.component_problems import SILENT, component_problems
 from pipeline.status_page.container_use import names
 from pipeline.status_page.daemon_state import StatusInput, date
@@ -103,7 +103,10 @@ def _fault(
         asked: whether the driver asks for a reset of the device or a reboot.
     """
     age = one.since.seconds_until(status_input.now)
-    held = any(each.holders is None or each.holders or each.users for each in devices)
+    # A process of no known container uses the device too.
+    held = any(
+        each.holders is None or each.holders or each.users or each.processes for each in devices
+    )
     severity, text, advice = fault_text(
         one, where, recent=age < HARDWARE_SECONDS, held=held, asked=asked
     )
@@ -191,7 +194,7 @@ def _without_claim(
         return
     claimants = _pods([_claimant(pod) for pod in attribution.conflicting_pods])
     starts = {
-        tuple(names(one.subject).values()): one.start if one.holding is None else one.holding.start
+        tuple(names(one.subject).values()): _unheld_since(one)
         for one in account.containers
         if one.ended is None
     }
@@ -201,6 +204,14 @@ def _without_claim(
             continue
         if not claimants & _pods([user]):
             yield _container(user, "used"), status_input.now.wall_of(start)
+
+
+def _unheld_since(one: ContainerUsage) -> Instant:
+    """Return since when a container uses a device without a claim: its held time came before."""
+    if one.holding is None:
+        return one.start
+    start, held_ns = one.holding.start, one.holding.held_ns
+    return Instant(start.mono_ns + held_ns, start.wall_ns + held_ns)
 
 
 def _limited(found: list[AffectedStatus], more: int = 0) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def wrapped(text: str, columns: int) -> list[str]:
             found.append(current)
         current = word
         while width(current) > columns:
-            part = _start(current, columns)
+            part = _start(current, columns) or current[0]
             found.append(part)
             current = current[len(part) :]
     return [*found, current] if current else found

@@ -1,6 +1,6 @@
 """The usage report: its rows sum exactly to the node's totals."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -112,6 +112,7 @@ def build_report(window: UsageWindow, by: GroupBy, prices: Prices) -> Report:
         for device in {one.device for one in window.usage}
     }
     by_device = by.kind == "device"
+    timeless = {one.device for one in window.totals if not one.accounted_ns}
     found = group_usage(window.usage, window.totals, by)
     if by_device:
         place = {total.device: at for at, total in enumerate(window.totals)}
@@ -133,7 +134,9 @@ def build_report(window: UsageWindow, by: GroupBy, prices: Prices) -> Report:
             times = compared = [one for one in window.totals if one.device == key.parts[0]]
         else:
             compared = window.totals
-        rows.append(_row(key, members, (each, group_cost.partial), times, compared))
+        rows.append(
+            _row(key, members, (each, group_cost.partial), times, compared, timeless=timeless)
+        )
     known = [each for each in rounded if each is not None]
     partial = any(group_cost.partial or group_cost.known is None for group_cost in costs)
     total = _row(
@@ -142,6 +145,7 @@ def build_report(window: UsageWindow, by: GroupBy, prices: Prices) -> Report:
         (sum(known, Decimal(0)) if known else None, bool(known) and partial and prices.any),
         window.totals,
         window.totals,
+        timeless=timeless,
     )
     return Report(window, by, prices, tuple(rows[:-1]), rows[-1], total)
 
@@ -152,6 +156,8 @@ def _row(
     cost: tuple[Decimal | None, bool],
     times: Sequence[DeviceTotal],
     compared: Sequence[DeviceTotal],
+    *,
+    timeless: Collection[str],
 ) -> Row:
     """Return the row of a group.
 
@@ -161,6 +167,7 @@ def _row(
         cost: cost of the group, and whether a part of the cost is missing.
         times: totals of the devices whose unattributed time is in the row.
         compared: totals of the devices whose time the group's usage is a fraction of.
+        timeless: devices without counted time, as GPUs with MIG instances.
     """
     unheld_ns = sum(one.held_ns for one in members if one.container is None)
     unknown_ns = min(sum(one.unknown_ns for one in times), unheld_ns)
@@ -168,7 +175,9 @@ def _row(
     # A GPU with MIG instances has only energy: its instances have its time. So its busy time is not
     # a missing part of the sum.
     timed: Sequence[UsageRow] = [
-        one for one in members if one.busy_ns is not None or one.held_ns or one.container
+        one
+        for one in members
+        if one.device not in timeless or one.busy_ns is not None or one.held_ns or one.container
     ]
     if key is not None:
         timed = timed or members

@@ -127,7 +127,7 @@ def _bar(each: PeriodStatus, place: int, length: timedelta, most: float) -> str:
     parts = parts_of_period(each)
     whole = sum(parts)
     said = ", ".join(
-        f"{name} {seconds / whole * 100:.0f} %"
+        f"{name} {_percent(seconds / whole)}"
         for name, seconds in parts._asdict().items()
         if seconds
     )

@@ -152,8 +152,11 @@ def running_config(options: Sequence[str], env: Mapping[str, str]) -> Config:
 def _with_options(options: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--listen")
-    known, _ = parser.parse_known_args(options)
-    return dict(env) | ({LISTEN: known.listen} if known.listen else {})
+    try:
+        listen = parser.parse_known_args(options)[0].listen
+    except argparse.ArgumentError:  # the words of any process that looks like a demo
+        listen = None
+    return dict(env) | ({LISTEN: listen} if listen else {})
 
 
 def messages(port: str, problem: str = "", ledger: str = "") -> list[tuple[int, str]]:

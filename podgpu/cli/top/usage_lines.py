@@ -131,7 +131,8 @@ def _legend(parts: Parts) -> Iterator[Line]:
     found: list[Span] = []
     for name, seconds in parts._asdict().items():
         character, style = _PARTS[name]
-        share = f"{seconds / whole * 100:.0f}%" if whole else "-"
+        percent = round(seconds / whole * 100) if whole else 0
+        share = "-" if not whole else "<1%" if seconds and not percent else f"{percent}%"
         if share != "0%" or name != "unknown":
             found += [Span(character, style), Span(f" {name} {share}   ")]
     yield tuple(found)

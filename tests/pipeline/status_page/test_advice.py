@@ -4,8 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.model import DeviceUsage, Instant, Usage
-from pipeline.model.usage import ContainerUsage
+from pipeline.model import (
+    NS,
+    DeviceUsage,
+    GpuProcess,
+    Instant,
+    ProcessList,
+    SamplesTaken,
+    Usage,
+)
+from pipeline.model.usage import ContainerUsage, Holding
+from pipeline.status_page.daemon_state import date
 from pipeline.status_page.document_builder import status_of
 from pipeline.status_page.problem_text import affected_text, problem_text
 from pipeline.status_page.use_format import ProblemStatus
@@ -41,6 +50,15 @@ def test_the_advice_for_a_free_gpu_is_no_drain(field: str) -> None:
     assert found.advice == FREE
     [found] = [one for one in problems(watched, 10, user("stray")) if one.kind != "unclaimed_use"]
     assert found.advice != FREE
+
+
+def test_a_gpu_with_a_process_of_an_unknown_container_is_not_free() -> None:
+    watched = Watched()
+    running = ProcessList(uuid_of(0), (GpuProcess(4711, "compute", GIB),), at(10), 10**12)
+    watched.node.say(SamplesTaken((), (running,)))
+    watched.reads(10, ("recovery_action", 1))
+    [found] = problems(watched, 10)
+    assert found.advice == "drain the GPU and reset it"
 
 
 def test_the_instances_of_a_gpu_count_as_the_gpu() -> None:
@@ -79,6 +97,17 @@ def test_use_without_a_claim_is_a_problem_after_a_minute() -> None:
     assert problem_text(found).startswith(
         "GPU 0: containers use it without holding it; used by: ml/stray (main); advice: let"
     )
+
+
+def test_a_container_that_has_lost_its_claim_has_a_minute_from_then() -> None:
+    watched = Watched()
+    watched.reads(200)
+    lost = user("train-0")
+    holding = Holding(uuid_of(0), lost.subject, None, "", None, at(0), held_ns=100 * NS)
+    lost = replace(lost, holding=holding)
+    assert problems(watched, 150, lost) == []
+    [found] = problems(watched, 161, lost)
+    assert found.since == date(at(100).wall_ns)
 
 
 def test_use_is_no_problem_while_claims_are_unknown() -> None:

@@ -90,6 +90,7 @@ def test_as_little_as_possible_of_a_text_is_left_out(text: str, columns: int) ->
         ("a longword b", 5, ["a", "longw", "ord b"]),
         ("日本 語", 4, ["日本", "語"]),
         ("日本語", 3, ["日", "本", "語"]),
+        ("日本", 1, ["日", "本"]),
         ("a\nb\x1b", 9, ["a?b?"]),
     ],
 )

@@ -291,3 +291,17 @@ def test_a_gpu_with_instances_has_only_energy_which_leaves_no_sum_incomplete() -
     }
     (own,) = [row for name, row in by_device.items() if name.startswith("GPU-0")]
     assert own.busy_ns == Sum(), "it has no busy time of its own"
+
+
+def test_unknown_busy_time_is_not_0() -> None:
+    """Only a GPU without any counted time, whose MIG instances have it, is left out of the sum."""
+    known = usage_row("GPU-1", identity("serve-0"), 10, 4, 1)
+    unread = (
+        usage_row("GPU-0", identity("train-0"), 10, None, 1),
+        usage_row("GPU-0", None, 0, None, 0),
+    )
+    (alone, both) = (report_of(*unread), report_of(*unread, known))
+    assert alone.unattributed.busy_ns == alone.total.busy_ns == Sum(None)
+    assert both.total.busy_ns == Sum(4 * HOUR, partial=True)
+    instances = (usage_row("GPU-0", None, 0, None, 2), known)
+    assert report_of(*instances).total.busy_ns == Sum(4 * HOUR)

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from podgpu.cli.demo.command import WHAT, messages
+from podgpu.cli.demo.command import WHAT, messages, running_config
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,8 @@ def test_a_demo_without_a_ledger_says_why() -> None:
 def test_they_name_the_ledger_if_the_command_would_not_find_it() -> None:
     texts = [text for _, text in messages("9400", ledger=" --ledger /a/demo.db")]
     assert any(each.endswith(": podgpu usage --ledger /a/demo.db") for each in texts)
+
+
+def test_an_option_without_a_value_is_ignored() -> None:
+    """Any process can look like a demo."""
+    assert running_config(("--listen",), {}).sinks.keys() >= {"metrics"}
