@@ -78,5 +78,5 @@ def test_one_switch_keeps_the_usage_of_pods_in_a_file_of_the_node(
             done = execute(site, pod, *command)
             return done.stdout if done.returncode == 0 else ""
 
-        wait_until(lambda: SCENE.gpus[0].uuid in report(), "the report", seconds=60)
+        wait_until(lambda: f"GPU 0 {SCENE.gpus[0].name}" in report(), "the report", seconds=60)
     assert ledger.stat().st_size > 0, "it remains after the uninstallation"
