@@ -243,3 +243,9 @@ def summary(status: StatusDocument) -> str:
     if not instances:
         return whole
     return f"{whole}; {instances} MIG instance{'' if instances == 1 else 's'}"
+
+
+def whole_percent(part: float) -> str:
+    """Return a part in whole percent, without the sign; one that is not 0 is not shown as 0."""
+    percent = round(part * 100)
+    return f"{percent}" if percent or not part else "<1"

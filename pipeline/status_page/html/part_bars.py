@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from pipeline.status_page.display_text import hours
+from pipeline.status_page.display_text import hours, whole_percent
 from pipeline.status_page.html.elements import text
 from pipeline.status_page.usage_format import AmountsStatus, PeriodStatus
 
@@ -64,9 +64,7 @@ def legend(parts: Parts) -> str:
 
 
 def _percent(part: float) -> str:
-    """Return a part in percent; one that is not 0 is not shown as 0."""
-    percent = round(part * 100)
-    return f"{percent}&nbsp;%" if percent or not part else "&lt;1&nbsp;%"
+    return f"{text(whole_percent(part))}&nbsp;%"
 
 
 def part_bar(parts: Parts) -> str:

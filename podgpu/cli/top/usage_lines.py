@@ -13,6 +13,7 @@ from pipeline.status_page.display_text import (
     placement_text,
     short_uuid,
     span,
+    whole_percent,
 )
 from pipeline.status_page.html.part_bars import Parts, parts_of_device, parts_of_period, total
 from pipeline.status_page.html.usage_tables import NEVER_IDLE
@@ -131,8 +132,7 @@ def _legend(parts: Parts) -> Iterator[Line]:
     found: list[Span] = []
     for name, seconds in parts._asdict().items():
         character, style = _PARTS[name]
-        percent = round(seconds / whole * 100) if whole else 0
-        share = "-" if not whole else "<1%" if seconds and not percent else f"{percent}%"
+        share = f"{whole_percent(seconds / whole)}%" if whole else "-"
         if share != "0%" or name != "unknown":
             found += [Span(character, style), Span(f" {name} {share}   ")]
     yield tuple(found)
