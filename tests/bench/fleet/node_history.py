@@ -98,8 +98,8 @@ class NodeHistory:
         self._count_devices(batch, start, end, held)
         if batch.hours and chance.random() < _LATE_CHANCE * (end - start) / DAY_NS:
             self._delay(batch)
-        for device in self._plan.devices:
-            batch.states[device.uuid] = _state(device.uuid, self._span.start_ns, end)
+        for known in self._plan.devices:
+            batch.states[known.uuid] = _state(known.uuid, self._span.start_ns, end)
 
     def _begin_day(self, day: int) -> None:
         if day == self._day:
@@ -183,11 +183,15 @@ class NodeHistory:
         """Move a part of the usage of one hour to the next batch."""
         key = self._chance.choice(list(batch.hours))
         held, busy, energy = batch.hours[key]
-        part = held // 3, *(None if one is None else one // 3 for one in (busy, energy))
+        part = (
+            held // 3,
+            None if busy is None else busy // 3,
+            None if energy is None else energy // 3,
+        )
         batch.hours[key] = (
-            held - part[0],
-            None if busy is None else busy - (part[1] or 0),
-            None if energy is None else energy - (part[2] or 0),
+            held - held // 3,
+            None if busy is None else busy - busy // 3,
+            None if energy is None else energy - energy // 3,
         )
         hour, device, container = key
         unknown = batch.unknown_hours[hour, device]

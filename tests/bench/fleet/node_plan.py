@@ -105,6 +105,8 @@ def plan_node(number: int, days: int, seed: int, clusters: int = 1) -> NodePlan:
         case 11 | 60:
             back = min(moment + 3 * HOUR_NS, last)
             spans = (LedgerSpan(0, first, moment), LedgerSpan(1, back, last))
+        case _:
+            pass
     return NodePlan(
         f"cluster-{number % clusters + 1}",
         f"gpu-{number:04}",
