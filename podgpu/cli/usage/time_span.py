@@ -1,23 +1,37 @@
-"""Parses and formats the times of a report: a date, or a time before now."""
+"""Parses and formats the times of a report: a date, a time before now, a calendar month.
+
+Usage is stored for whole hours of UTC. An hour belongs to the day and the month in which it begins,
+in the time zone of the report. So every hour is in exactly one day, also in a zone whose days begin
+at half past an hour of UTC.
+"""
 
 import re
-from datetime import UTC, datetime
+import zoneinfo
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 
+from config.message_text import did_you_mean, shown
 from config.value_types import Duration, FormatError
 
 _NS: Final = 10**9
-_WEEK: Final = 7 * 86_400
+_HOUR: Final = 3_600 * _NS
+_DAY: Final = 86_400 * _NS
+_WEEK: Final = 7 * _DAY
 _WEEKS: Final = re.compile(r"([0-9]{1,4})w(.*)", re.DOTALL)
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?)?Z?")
-_HINT: Final = "write for example 7d, 12h, 2w, 2027-01-31 or 2027-01-31T18:00 (UTC)"
+_MONTH: Final = re.compile(r"([0-9]{4})-([0-9]{2})")
+_ONE_DAY: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_FIRST_YEAR: Final = 1970
+_LAST_YEAR: Final = 9998
+_HINT: Final = "write for example 7d, 12h, 2w, 2027-01-31 or 2027-01-31T18:00 (in --tz, or UTC)"
 
 BEGINNING: Final = "all"
 """The text that means the time of the first entry."""
 
 
 class MomentError(ValueError):
-    """A text is not a valid time; the text of the error has examples."""
+    """A text is not a valid time or zone; the text of the error says what to write instead."""
 
 
 class Moment(NamedTuple):
@@ -26,14 +40,43 @@ class Moment(NamedTuple):
     Attributes:
         ns: nanoseconds of Unix time; or, if `before_now`, nanoseconds before now.
         before_now: whether `ns` counts from now into the past.
+        local: whether the date is one in the time zone of the report: `ns` is then the time that
+            its clocks show, as if they showed UTC.
     """
 
     ns: int
     before_now: bool = False
+    local: bool = False
+
+
+class Period(NamedTuple):
+    """A calendar month, or a calendar day.
+
+    Attributes:
+        first: the first day.
+        after: the day after the last one.
+    """
+
+    first: date
+    after: date
+
+    def span(self, tz: tzinfo = UTC) -> tuple[int, int]:
+        """Return start and end of the hours that begin in the period, in ns of Unix time.
+
+        Args:
+            tz: the time zone of the period.
+
+        Raises:
+            MomentError: the zone has no such day, because its clocks skipped it.
+        """
+        start, end = first_hour(self.first, tz), first_hour(self.after, tz)
+        if start >= end:
+            raise MomentError(f"{self.first} does not exist in {zone_name(tz)}; give another day")
+        return start, end
 
 
 def moment(text: str) -> Moment:
-    """Parse `7d`, `12h`, `2w`, `1w2d`, `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM` (UTC).
+    """Parse `7d`, `12h`, `2w`, `1w2d`, `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM`; with `Z` it is UTC.
 
     Raises:
         MomentError: the text has another format.
@@ -50,14 +93,90 @@ def beginning(text: str) -> Moment:
     return Moment(0) if text == BEGINNING else moment(text)
 
 
-def since(found: Moment, now_ns: int) -> int:
-    """Return a point in time as nanoseconds of Unix time, at least 0."""
-    return max(now_ns - found.ns, 0) if found.before_now else found.ns
+def month(text: str) -> Period:
+    """Parse a calendar month, `YYYY-MM`.
+
+    Raises:
+        MomentError: the text has another format, or there is no such month.
+    """
+    hint = "write a month such as 2026-10"
+    if not (match := _MONTH.fullmatch(text)):
+        raise MomentError(hint)
+    first = _day(int(match[1]), int(match[2]), 1, hint)
+    return Period(first, (first + timedelta(days=31)).replace(day=1))
+
+
+def day(text: str) -> Period:
+    """Parse a calendar day, `YYYY-MM-DD`.
+
+    Raises:
+        MomentError: the text has another format, or there is no such day.
+    """
+    hint = "write a day such as 2026-10-31"
+    if not (match := _ONE_DAY.fullmatch(text)):
+        raise MomentError(hint)
+    first = _day(int(match[1]), int(match[2]), int(match[3]), hint)
+    return Period(first, first + timedelta(days=1))
+
+
+def zone(text: str) -> tzinfo:
+    """Return the time zone with a name of the time zone database, such as `Europe/Berlin`.
+
+    Raises:
+        MomentError: there is no zone with this name, or this system has no time zone database.
+    """
+    if text == "UTC":  # needs no database
+        return UTC
+    # OSError: the name is too long, or that of a folder, such as Europe.
+    with suppress(zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return zoneinfo.ZoneInfo(text)
+    known = zoneinfo.available_timezones()
+    if not known:
+        raise MomentError(
+            "this system has no time zone database, so that only UTC is known; install the "
+            "system's package tzdata, or the Python package tzdata"
+        )
+    hint = did_you_mean(text, known, "write a name such as Europe/Berlin, or UTC")
+    raise MomentError(f"there is no time zone {shown(text)}; {hint}")
+
+
+def zone_name(tz: tzinfo) -> str:
+    """Return the name of a time zone, as `zone` accepts it."""
+    return "UTC" if tz is UTC else str(tz)
+
+
+def first_hour(of: date, tz: tzinfo) -> int:
+    """Return the start of the first hour of UTC that begins on a day, in ns of Unix time."""
+    return -(-_instant(datetime(of.year, of.month, of.day), tz) // _HOUR) * _HOUR  # noqa: DTZ001
+
+
+def since(found: Moment, now_ns: int, tz: tzinfo = UTC) -> int:
+    """Return a point in time as nanoseconds of Unix time, at least 0.
+
+    Args:
+        found: the point in time.
+        now_ns: the time now, in nanoseconds of Unix time.
+        tz: the time zone of the report. Its midnight counts as the start of the first hour of UTC
+            that begins on this day.
+    """
+    if found.before_now:
+        return max(now_ns - found.ns, 0)
+    if not found.local:
+        return found.ns
+    clocks = datetime.fromtimestamp(found.ns // _NS, UTC).replace(tzinfo=None)
+    if found.ns % _DAY == 0:
+        return max(first_hour(clocks.date(), tz), 0)
+    return max(_instant(clocks, tz), 0)
 
 
 def utc(ns: int, form: str = "%Y-%m-%d %H:%M") -> str:
     """Return a time as text in UTC, without the name of the time zone."""
-    return datetime.fromtimestamp(ns // _NS, UTC).strftime(form)
+    return local(ns, UTC, form)
+
+
+def local(ns: int, tz: tzinfo, form: str = "%Y-%m-%d %H:%M") -> str:
+    """Return a time as text in a time zone, without the name of the zone."""
+    return datetime.fromtimestamp(ns // _NS, tz).strftime(form)
 
 
 def exact(ns: int) -> str:
@@ -67,12 +186,33 @@ def exact(ns: int) -> str:
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}{digits}Z"
 
 
+def _instant(clocks: datetime, tz: tzinfo) -> int:
+    """Return when the clocks of a zone show a time, in ns of Unix time.
+
+    If they show it twice, it is the first time. A time that they skip counts with the offset before
+    the change, so a skipped midnight is the time of the change.
+    """
+    return int(clocks.replace(tzinfo=tz).timestamp()) * _NS
+
+
+def _day(year: int, month_of_year: int, day_of_month: int, hint: str) -> date:
+    try:
+        found = date(year, month_of_year, day_of_month)
+    except ValueError as error:
+        raise MomentError(f"there is no such date; {hint}") from error
+    if not _FIRST_YEAR <= year <= _LAST_YEAR:
+        raise MomentError(f"the year is not from {_FIRST_YEAR} to {_LAST_YEAR}; {hint}")
+    return found
+
+
 def _date(text: str) -> Moment:
     try:
         found = datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=UTC)
     except ValueError as error:
         raise MomentError(f"there is no such date; {_HINT}") from error
-    return Moment(max(int(found.timestamp()), 0) * _NS)
+    if found.year < _FIRST_YEAR:
+        return Moment(0)
+    return Moment(int(found.timestamp()) * _NS, local=not text.endswith("Z"))
 
 
 def _ago(text: str) -> Moment:
@@ -84,4 +224,4 @@ def _ago(text: str) -> Moment:
         more = Duration.parse(rest).ns if rest or not weeks else 0
     except FormatError as error:
         raise MomentError(_HINT) from error
-    return Moment(weeks * _WEEK * _NS + more, before_now=True)
+    return Moment(weeks * _WEEK + more, before_now=True)
