@@ -1,0 +1,259 @@
+"""The store of an archive's objects: a folder, S3, Google Cloud Storage, or Azure Blob Storage.
+
+This is the only module that imports obstore.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import unquote, urlsplit
+
+import obstore
+from obstore import exceptions
+from obstore.store import LocalStore, from_url
+
+from pipeline.base.errors import PermanentError, TransientError
+from pipeline.base.safe_text import line, without_control_characters
+from pipeline.files.disk_sync import flush_folder
+
+SCHEMES: Final = ("file", "s3", "gs", "az")
+"""Schemes of the locations that podgpu is tested with or supports."""
+
+_REQUEST_SECONDS: Final = 120
+"""Longest duration of one request. A part of a large object has 16 MiB."""
+
+_RETRY_SECONDS: Final = 60
+"""Time from the start of a request after which it is not repeated."""
+
+_RETRIES: Final = 5
+_PART: Final = 16 << 20
+"""Objects that are larger than this number of bytes are sent in parts of this size."""
+
+_PAGE: Final = 1000
+_AT_ONCE: Final = 8
+_HELP: Final = (
+    "docs/archive-format.md#locations lists the environment variables for credentials and addresses"
+)
+_REFUSED: Final = (
+    exceptions.PermissionDeniedError,
+    exceptions.UnauthenticatedError,
+    exceptions.UnknownConfigurationKeyError,
+    exceptions.NotSupportedError,
+    exceptions.InvalidPathError,
+)
+
+
+class Store(Protocol):
+    """What the archive needs of a store of objects. All methods block.
+
+    A key is a text without a leading slash. Methods raise `TransientError` if the store cannot be
+    reached, is overloaded or fails, and `PermanentError` if it refuses the request.
+    """
+
+    location: str
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Yield the keys below a folder, sorted if the store sorts them.
+
+        Args:
+            prefix: the folder, without a slash at the end. A folder that is missing has no keys.
+        """
+
+    def get(self, keys: Sequence[str], folder: Path) -> dict[str, Path]:
+        """Copy objects to new files of a folder, and return these by key.
+
+        An object that does not exist (any more) is left out.
+        """
+
+    def put(self, key: str, file: Path) -> None:
+        """Write a file as an object. Readers see the previous object or the whole new one."""
+
+    def exists(self, key: str) -> bool:
+        """Return whether there is an object with this key."""
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects. An object that does not exist (any more) is not an error."""
+
+
+class ObjectStore:
+    """A store at a location: an absolute path of a folder, or a URL.
+
+    Credentials, regions and addresses come from the environment, as obstore documents them, such
+    as AWS_ACCESS_KEY_ID, AWS_REGION and AWS_ENDPOINT.
+
+    Args:
+        location: a path, or file:///FOLDER, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or
+            az://CONTAINER/PREFIX. A folder must exist.
+
+    Raises:
+        PermanentError: the location is invalid, the folder does not exist, or an environment
+            variable has an invalid value.
+    """
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._folder = _folder_of(location)
+        if self._folder is not None:
+            if not self._folder.is_dir():
+                raise PermanentError(
+                    f"the archive {location}: there is no folder {self._folder}; create or mount it"
+                )
+            self._store: Any = LocalStore(self._folder)
+            return
+        scheme = location.partition("://")[0]
+        if scheme not in SCHEMES:
+            raise PermanentError(
+                f"{line(location, 80)} is no location of an archive; write an absolute path of a "
+                f"folder, or a URL that begins with {', '.join(f'{s}://' for s in SCHEMES)}"
+            )
+        try:
+            self._store = from_url(
+                location,
+                client_options={
+                    "timeout": timedelta(seconds=_REQUEST_SECONDS),
+                    "connect_timeout": timedelta(seconds=5),
+                },
+                retry_config={
+                    "max_retries": _RETRIES,
+                    "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
+                },
+            )
+        except (exceptions.BaseError, ValueError, OSError) as error:
+            raise PermanentError(
+                f"the archive {location} cannot be used: {_reason(error)}; {_HELP}"
+            ) from error
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Yield the keys below a folder, sorted except those of a `file` location."""
+        with self._errors(f"list {prefix}"):
+            for page in obstore.list(self._store, prefix, chunk_size=_PAGE):
+                for found in page:
+                    yield found["path"]
+
+    def get(self, keys: Sequence[str], folder: Path) -> dict[str, Path]:
+        """Copy objects to new files of a folder, and return these by key."""
+        targets = {key: folder / f"{number:06}.parquet" for number, key in enumerate(keys)}
+        if not targets:
+            return {}
+        with ThreadPoolExecutor(min(_AT_ONCE, len(targets))) as pool:
+            found = list(pool.map(self._copy, targets, targets.values()))
+        return {key: path for (key, path), got in zip(targets.items(), found, strict=True) if got}
+
+    def put(self, key: str, file: Path) -> None:
+        """Write a file as an object. In a folder, it is on the disk when this returns."""
+        with self._errors(f"write {key}"):
+            obstore.put(
+                self._store,
+                key,
+                file,
+                use_multipart=file.stat().st_size > _PART,
+                chunk_size=_PART,
+                max_concurrency=2,
+            )
+            if self._folder is not None:
+                _flush(self._folder, key)
+
+    def exists(self, key: str) -> bool:
+        """Return whether there is an object with this key."""
+        with self._errors(f"read {key}"):
+            try:
+                obstore.head(self._store, key)
+            except FileNotFoundError:
+                return False
+        return True
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects. An object that does not exist (any more) is not an error."""
+        for start in range(0, len(keys), _PAGE):
+            some = list(keys[start : start + _PAGE])
+            with self._errors(f"delete {some[0]}"):
+                try:
+                    obstore.delete(self._store, some)
+                except FileNotFoundError:
+                    # The rest may not have been deleted.
+                    for key in some:
+                        self._delete_one(key)
+
+    def _delete_one(self, key: str) -> None:
+        try:
+            obstore.delete(self._store, key)
+        except FileNotFoundError:
+            return
+
+    def _copy(self, key: str, target: Path) -> bool:
+        with self._errors(f"read {key}"):
+            try:
+                content = obstore.get(self._store, key)
+                with target.open("xb") as file:
+                    for chunk in content.stream():
+                        file.write(chunk)
+            except FileNotFoundError:
+                return False
+        return True
+
+    @contextmanager
+    def _errors(self, action: str) -> Iterator[None]:
+        """Raise errors of obstore as the project's, which name the location and the action."""
+        where = f"the archive {self.location}: cannot {action}"
+        try:
+            yield
+        except _REFUSED as error:
+            raise PermanentError(f"{where}: {_reason(error)}; {_HELP}") from error
+        except PermissionError as error:
+            raise PermanentError(
+                f"{where}: {_reason(error)}; uid {os.geteuid()} needs access to the folder"
+            ) from error
+        except FileNotFoundError as error:
+            raise PermanentError(
+                f"{where}: {_reason(error)}; create the bucket, or correct the location"
+            ) from error
+        except (exceptions.BaseError, OSError) as error:
+            raise TransientError(f"{where}: {_reason(error)}") from error
+
+
+def _folder_of(location: str) -> Path | None:
+    """Return the folder of a path or of a file URL; None for another URL.
+
+    Raises:
+        PermanentError: the path is not absolute, or the URL has a host.
+    """
+    if location.startswith("file:"):
+        url = urlsplit(location)
+        path = Path(unquote(url.path))
+        if url.netloc not in ("", "localhost") or not path.is_absolute():
+            raise PermanentError(f"{line(location, 80)} is no file URL; write file:///FOLDER")
+        return path
+    if "://" in location:
+        return None
+    if not location.startswith("/"):
+        raise PermanentError(
+            f"{line(location, 80)} is no location of an archive; write an absolute path, such as "
+            f"{Path.cwd() / Path(location).name}, or a URL such as s3://BUCKET/PREFIX"
+        )
+    return Path(location)
+
+
+def _flush(root: Path, key: str) -> None:
+    """Flush an object and the names of its folders to the disk."""
+    file = root / key
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    for folder in file.parents:
+        flush_folder(folder)
+        if folder == root:
+            break
+
+
+def _reason(error: BaseException) -> str:
+    """Return the text of an error: one line, without the queries of URLs, which may have keys."""
+    text = str(error).partition("\n\nDebug source")[0]
+    text = re.sub(r"\?[^\s()\"']*", "?...", text)
+    return line(without_control_characters(text).rstrip("."))
