@@ -6,16 +6,13 @@ at half past an hour of UTC.
 """
 
 import re
-import zoneinfo
-from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 
-from config.message_text import did_you_mean, shown
+from config.time_zones import first_hour, instant, zone_name
 from config.value_types import Duration, FormatError
 
 _NS: Final = 10**9
-_HOUR: Final = 3_600 * _NS
 _DAY: Final = 86_400 * _NS
 _WEEK: Final = 7 * _DAY
 _WEEKS: Final = re.compile(r"([0-9]{1,4})w(.*)", re.DOTALL)
@@ -31,7 +28,7 @@ BEGINNING: Final = "all"
 
 
 class MomentError(ValueError):
-    """A text is not a valid time or zone; the text of the error says what to write instead."""
+    """A text is not a valid time; the text of the error says what to write instead."""
 
 
 class Moment(NamedTuple):
@@ -119,37 +116,6 @@ def day(text: str) -> Period:
     return Period(first, first + timedelta(days=1))
 
 
-def zone(text: str) -> tzinfo:
-    """Return the time zone with a name of the time zone database, such as `Europe/Berlin`.
-
-    Raises:
-        MomentError: there is no zone with this name, or this system has no time zone database.
-    """
-    if text == "UTC":  # needs no database
-        return UTC
-    # OSError: the name is too long, or that of a folder, such as Europe.
-    with suppress(zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return zoneinfo.ZoneInfo(text)
-    known = zoneinfo.available_timezones()
-    if not known:
-        raise MomentError(
-            "this system has no time zone database, so that only UTC is known; install the "
-            "system's package tzdata, or the Python package tzdata"
-        )
-    hint = did_you_mean(text, known, "write a name such as Europe/Berlin, or UTC")
-    raise MomentError(f"there is no time zone {shown(text)}; {hint}")
-
-
-def zone_name(tz: tzinfo) -> str:
-    """Return the name of a time zone, as `zone` accepts it."""
-    return "UTC" if tz is UTC else str(tz)
-
-
-def first_hour(of: date, tz: tzinfo) -> int:
-    """Return the start of the first hour of UTC that begins on a day, in ns of Unix time."""
-    return -(-_instant(datetime(of.year, of.month, of.day), tz) // _HOUR) * _HOUR  # noqa: DTZ001
-
-
 def since(found: Moment, now_ns: int, tz: tzinfo = UTC) -> int:
     """Return a point in time as nanoseconds of Unix time, at least 0.
 
@@ -166,7 +132,7 @@ def since(found: Moment, now_ns: int, tz: tzinfo = UTC) -> int:
     clocks = datetime.fromtimestamp(found.ns // _NS, UTC).replace(tzinfo=None)
     if found.ns % _DAY == 0:
         return max(first_hour(clocks.date(), tz), 0)
-    return max(_instant(clocks, tz), 0)
+    return max(instant(clocks, tz) * _NS, 0)
 
 
 def utc(ns: int, form: str = "%Y-%m-%d %H:%M") -> str:
@@ -184,15 +150,6 @@ def exact(ns: int) -> str:
     whole, rest = divmod(ns, _NS)
     digits = f".{rest:09d}".rstrip("0") if rest else ""
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}{digits}Z"
-
-
-def _instant(clocks: datetime, tz: tzinfo) -> int:
-    """Return when the clocks of a zone show a time, in ns of Unix time.
-
-    If they show it twice, it is the first time. A time that they skip counts with the offset before
-    the change, so a skipped midnight is the time of the change.
-    """
-    return int(clocks.replace(tzinfo=tz).timestamp()) * _NS
 
 
 def _day(year: int, month_of_year: int, day_of_month: int, hint: str) -> date:
