@@ -58,6 +58,17 @@ def contents_of_raw(keys: Collection[str]) -> Contents:
     return Contents(frozenset(keys), {o: _joined(ranges) for o, ranges in found.items()})
 
 
+def joined_contents(parts: Iterable[Contents]) -> Contents:
+    """Return the contents of an object with the rows of several objects."""
+    replaces: set[str] = set()
+    serials: dict[Origin, list[Range]] = {}
+    for part in parts:
+        replaces |= part.replaces
+        for origin, ranges in part.serials.items():
+            serials.setdefault(origin, []).extend(ranges)
+    return Contents(frozenset(replaces), {o: _joined(ranges) for o, ranges in serials.items()})
+
+
 def encode_contents(contents: Contents) -> dict[str, str]:
     """Return contents as values of the metadata."""
     serials: dict[str, dict[str, tuple[Range, ...]]] = {}

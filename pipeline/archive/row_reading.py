@@ -1,6 +1,6 @@
 """Makes a view of all rows of an archive, each once, from copies of its effective objects."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -87,6 +87,17 @@ def check_raw(database: Database, files: Mapping[Path, str]) -> None:
             )
 
 
+def different_rows_error(
+    objects: Sequence[str], cluster: str, node: str, ledger: str, serial: int
+) -> PermanentError:
+    """Return the error for objects that have different rows for one serial."""
+    return PermanentError(
+        f"{' and '.join(objects)} have different rows with the serial {serial} of the ledger "
+        f"{ledger} of node {node}, cluster {cluster}: this ledger was replaced by an older copy of "
+        "itself, and then continued. Move the objects of one of the two to another place"
+    )
+
+
 def _refuse_differences(database: Database, selection: Selection) -> None:
     key = "cluster, node, ledger, serial"
     rows = read_query(sorted(selection.overlaps), names=True)
@@ -103,9 +114,5 @@ def _refuse_differences(database: Database, selection: Selection) -> None:
         "WHERE cluster = ? AND node = ? AND ledger = ? AND serial = ? ORDER BY filename",
         different[0],
     )
-    objects = " and ".join(sorted(selection.files[Path(name)] for (name,) in names))
-    raise PermanentError(
-        f"{objects} have different rows with the serial {serial} of the ledger {ledger} of node "
-        f"{node}, cluster {cluster}: this ledger was replaced by an older copy of itself, and then "
-        "continued. Move the objects of one of the two to another place"
-    )
+    objects = sorted(selection.files[Path(name)] for (name,) in names)
+    raise different_rows_error(objects, cluster, node, ledger, serial)
