@@ -4,8 +4,9 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -37,10 +38,17 @@ FIRST_FIGURES: Final = (
 """When an empty ledger gets its first usage: after a start, samples are ignored for up to ten
 seconds, and by default samples and commits have intervals of five seconds."""
 
-_USAGE: Final = """
-SELECT device, container, SUM(held_ns), SUM(busy_ns), SUM(energy_mj)
-FROM hours WHERE hour >= ? AND hour < ? GROUP BY device, container
-"""
+# In an hour without counted time, as of a GPU with MIG instances, no busy time is missing.
+_USAGE: Final = f"""
+SELECT h.device, h.container, SUM(h.held_ns), SUM(h.busy_ns), SUM(h.energy_mj),
+    MAX(h.busy_ns IS NULL AND (h.container <> {UNATTRIBUTED_ID} OR h.held_ns <> 0 OR EXISTS (
+        SELECT 1 FROM device_hours AS d
+        WHERE d.hour = h.hour AND d.device = h.device AND d.accounted_ns <> 0
+    ))),
+    MAX(h.energy_mj IS NULL),
+    SUM(CASE WHEN h.busy_ns IS NULL THEN h.held_ns ELSE 0 END)
+FROM hours AS h WHERE h.hour >= ? AND h.hour < ? GROUP BY h.device, h.container
+"""  # noqa: S608
 _COUNTS: Final = """
 SELECT device, container, COUNT(*) FROM holdings INDEXED BY holdings_by_end
 WHERE {ends} AND start_ns < ? GROUP BY device, container
@@ -125,7 +133,12 @@ class HoldingRecord:
     xids: tuple[tuple[int, int], ...]
 
 
-def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> UsageWindow:
+def read_window(
+    connection: sqlite3.Connection,
+    start_ns: int,
+    end_ns: int,
+    price_changes: Sequence[int] = (),
+) -> UsageWindow:
     """Return the usage in all hours that overlap a span of time.
 
     The result is consistent even if the sink writes at the same time. Its start and end are limited
@@ -135,6 +148,8 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> U
         connection: connection from `open_readonly`; no transaction is open.
         start_ns: start of the span, in nanoseconds of Unix time.
         end_ns: end of the span, in nanoseconds of Unix time, later than `start_ns`.
+        price_changes: moments at which usage rows are split, in nanoseconds of Unix time: full
+            hours, sorted.
 
     Raises:
         sqlite3.Error: the file cannot be read; see `pipeline.ledger.file_open.to_ledger_error`.
@@ -152,14 +167,17 @@ def read_window(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> U
             key: (uuid, f"{model} {profile}".strip()) for key, uuid, model, profile, _ in known
         }
         indexes = read_gpu_indexes(connection)
-        gpus = {key: (gpu, indexes.get(gpu)) for key, *_, gpu in known}
-        spent = tuple(_usage_rows(connection, devices, first, beyond))
+        gpus = {key: (profile, gpu, indexes.get(gpu)) for key, *_, profile, gpu in known}
+        spent = _usage_of_spans(connection, devices, _spans(first, beyond, price_changes))
         totals_of = _TOTALS.format(unknown=_unknown(connection))
         totals = [
-            DeviceTotal(*devices[device], accounted, gap, busy, energy, unknown, *gpus[device])
+            DeviceTotal(
+                *devices[device], accounted, gap, busy, energy, unknown, gpu, index, profile
+            )
             for device, accounted, gap, busy, energy, unknown in (
                 _typed(row, "nnnoon") for row in connection.execute(totals_of, (first, beyond))
             )
+            for profile, gpu, index in (gpus[device],)
         ]
         gaps = tuple(
             [
@@ -296,11 +314,39 @@ def _holding_record(row: tuple[Any, ...]) -> HoldingRecord:
     return HoldingRecord(device, container_identity, *rest)
 
 
+def _spans(first: int, beyond: int, price_changes: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the spans of equal prices, in hours."""
+    inside = [hour for hour in (ns // HOUR_NS for ns in price_changes) if first < hour < beyond]
+    return list(pairwise([first, *inside, beyond]))
+
+
+def _usage_of_spans(
+    connection: sqlite3.Connection,
+    devices: dict[int, tuple[str, str]],
+    spans: Sequence[tuple[int, int]],
+) -> tuple[UsageRow, ...]:
+    """Return the usage rows of each span. The holdings are in the first row of a container."""
+    rows: list[UsageRow] = []
+    counted: set[tuple[str, ContainerIdentity | None]] = set()
+    for first, beyond in spans:
+        for one in _usage_rows(connection, devices, (first, beyond), (spans[0][0], spans[-1][1])):
+            row = one
+            if len(spans) > 1:
+                known = (one.device, one.container) in counted
+                counted.add((one.device, one.container))
+                row = replace(one, since_ns=first * HOUR_NS, holdings=0 if known else one.holdings)
+            rows.append(row)
+    return tuple(rows)
+
+
 def _usage_rows(
-    connection: sqlite3.Connection, devices: dict[int, tuple[str, str]], first: int, beyond: int
+    connection: sqlite3.Connection,
+    devices: dict[int, tuple[str, str]],
+    hours: tuple[int, int],
+    whole: tuple[int, int],
 ) -> Iterator[UsageRow]:
-    rows = connection.execute(_USAGE, (first, beyond)).fetchall()
-    start, end = first * HOUR_NS, beyond * HOUR_NS
+    rows = connection.execute(_USAGE, hours).fetchall()
+    start, end = (hour * HOUR_NS for hour in whole)
     counts: dict[tuple[int, int], int] = {}
     for ends, parameters in (("end_ns > ?", (start, end)), ("end_ns IS NULL", (end,))):
         for device, container, count in connection.execute(_COUNTS.format(ends=ends), parameters):
@@ -317,7 +363,9 @@ def _usage_rows(
             subjects.get(row[1], unnamed),
         )
     )
-    for device, container, held, busy, energy in (_typed(row, "nnnoo") for row in rows):
+    for device, container, held, busy, energy, no_busy, no_energy, held_without_busy in (
+        _typed(row, "nnnoonnn") for row in rows
+    ):
         yield UsageRow(
             devices[device][0],
             containers.get(container),
@@ -325,6 +373,9 @@ def _usage_rows(
             busy,
             energy,
             counts.get((device, container), 0),
+            busy is not None and bool(no_busy),
+            energy is not None and bool(no_energy),
+            0 if busy is None else held_without_busy,
         )
 
 

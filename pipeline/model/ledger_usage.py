@@ -38,6 +38,12 @@ class UsageRow:
         busy_ns: busy time; None where it was never known.
         energy_mj: energy in millijoules; None where it was never known.
         holdings: number of holdings that overlap the span.
+        busy_partial: whether the busy time of some hours is known and that of others is not.
+        energy_partial: whether the energy of some hours is known and that of others is not.
+        held_without_busy_ns: the held time in hours whose busy time is unknown; 0 if it is never
+            known.
+        since_ns: start of the span of equal prices that the row belongs to, in nanoseconds of Unix
+            time; 0 if prices do not change.
     """
 
     device: str
@@ -46,6 +52,10 @@ class UsageRow:
     busy_ns: int | None
     energy_mj: int | None
     holdings: int = 0
+    busy_partial: bool = False
+    energy_partial: bool = False
+    held_without_busy_ns: int = 0
+    since_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,9 @@ class DeviceTotal:
         gpu: uuid of the physical GPU, which is that of the device unless it is a MIG instance;
             empty if unknown.
         index: index of the physical GPU; None if unknown.
+        profile: profile of a MIG instance, the last part of `name`; empty for a GPU or if unknown.
+        node: name of the node, in a report on several nodes.
+        cluster: name of the cluster, in a report on several nodes.
     """
 
     device: str
@@ -75,6 +88,14 @@ class DeviceTotal:
     unknown_ns: int = 0
     gpu: str = ""
     index: int | None = None
+    profile: str = ""
+    node: str = ""
+    cluster: str = ""
+
+    @property
+    def model(self) -> str:
+        """Model of the physical GPU; empty if unknown."""
+        return self.name.removesuffix(self.profile).rstrip()
 
     @property
     def order(self) -> tuple[int, str]:

@@ -1,6 +1,7 @@
 """Build the usage of a status document, from the last result of a ledger."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 from typing import Any, Final
@@ -47,6 +48,9 @@ def _day(status_input: StatusInput, report: Report) -> DayStatus:
     window = report.window
     others = report.rows[MOST_PODS:]
     devices = _devices(status_input)
+    unattributed = replace(
+        report.unattributed, free_ns=report.free.free_ns, unknown_ns=report.unknown.unknown_ns
+    )
     return DayStatus(
         since=date(window.start_ns),
         until=date(window.end_ns),
@@ -55,7 +59,7 @@ def _day(status_input: StatusInput, report: Report) -> DayStatus:
         pods=tuple(_pod(row) for row in report.rows[:MOST_PODS]),
         others=AmountsStatus(**_amounts(others)) if others else None,
         pods_left_out=len(others),
-        unattributed=AmountsStatus(**_amounts([report.unattributed])),
+        unattributed=AmountsStatus(**_amounts([unattributed])),
         total=AmountsStatus(**_amounts([report.total])),
         devices=tuple(_device(row) for row in devices[:MOST_DEVICES]),
         devices_left_out=max(len(devices) - MOST_DEVICES, 0),

@@ -149,13 +149,15 @@ def add_usage(commands: Commands) -> None:
         "FREE: time for which no container held the device. UNKNOWN: time for which the holder is "
         "unknown. BUSY: time for which the device was busy. IDLE: HELD minus BUSY; none if a "
         "container was busy for longer than its share. ALLOC: HELD as a part of the time. USED: "
-        "BUSY as a part of the time. (unattributed): usage of no known container.",
+        "BUSY as a part of the time. (free), (unknown): such time, and its cost. (unattributed): "
+        "usage of no known container.",
     )
     parser.add_argument(
         "--by",
         metavar="WHAT",
         type=argument_type(_group_by),
-        help="group by namespace (default), pod, workload, device, or label:KEY, a label of pods",
+        help="group by namespace (default), pod, workload, device, model, or label:KEY, a label of "
+        "pods",
     )
     parser.add_argument(
         "--device",
@@ -196,7 +198,7 @@ def add_usage(commands: Commands) -> None:
         metavar="PRICE",
         type=_price,
         help="price of one hour of a GPU: a container pays for its held time. Free time and time "
-        "with an unknown holder are priced in the row (unattributed), or in the row of the device",
+        "with an unknown holder are priced in rows of their own, or in the row of the device",
     )
     prices.add_argument(
         "--price-kwh", metavar="PRICE", type=_price, help="price of one kilowatt hour of energy"

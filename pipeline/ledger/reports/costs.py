@@ -1,14 +1,16 @@
 """Cost of usage, rounded so that the costs of a report sum to its total."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from math import floor
-from typing import Final, Generic, TypeVar
+from typing import Final, Literal, Protocol, TypeAlias
 
-from pipeline.model.ledger_usage import UsageRow
+from pipeline.ledger.reports.grouped_usage import GroupedUsage, PriceClass
+from pipeline.ledger.reports.sums import Sum, Tally
 
 DIGITS: Final = 2
 """Number of decimal places of a cost."""
@@ -16,40 +18,44 @@ DIGITS: Final = 2
 _HOUR_NS: Final = 3_600 * 10**9
 _KWH_MJ: Final = 3_600_000 * 1_000
 
-_INSTANCE: Final = "MIG-"
 _PROFILE: Final = re.compile(r"(?<![0-9A-Za-z.])([1-9][0-9]?)(?:c\.[1-9][0-9]?)?g\.[0-9]")
 _FOUR: Final = re.compile(r"\bA30\b|\bRTX PRO 6000\b")
 _SLICES: Final = 7
 
 
-Number = TypeVar("Number", int, Fraction)
+State: TypeAlias = Literal["held", "free", "unknown"]
+"""Who had a device: a container, nobody, or it is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sum(Generic[Number]):
-    """The sum of amounts, as far as it is known.
+class Tariff(Protocol):
+    """Prices by device and time."""
 
-    Attributes:
-        known: the sum of the known amounts; None if there are amounts and none is known.
-        partial: whether some amounts are known and others are not; False if none is known.
-    """
+    @property
+    def currency(self) -> str:
+        """The currency, for reports; empty if it is not stated."""
 
-    known: Number | None = None
-    partial: bool = False
+    @property
+    def charges_time(self) -> bool:
+        """Whether the time of devices has a price."""
 
+    @property
+    def charges_energy(self) -> bool:
+        """Whether energy has a price."""
 
-def sum_known(values: Iterable[Number | None], zero: Number) -> Sum[Number]:
-    """Return the sum of the known values; `zero` if there are no values at all."""
-    rows = list(values)
-    known = [value for value in rows if value is not None]
-    if rows and not known:
-        return Sum()
-    return Sum(sum(known, zero), len(known) < len(rows))
+    @property
+    def changes(self) -> Sequence[int]:
+        """The moments at which prices change: full hours in nanoseconds of Unix time, sorted."""
+
+    def hour_price(self, one: PriceClass, state: State) -> Fraction | None:
+        """Return the price of an hour of a device, 0 or more; None if it is unknown."""
+
+    def kwh_price(self, one: PriceClass) -> Fraction | None:
+        """Return the price of a kilowatt hour, 0 or more; None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The prices, each 0 or more.
+    """Prices that do not change, each 0 or more.
 
     Attributes:
         gpu_hour: price of holding a whole GPU for an hour; None if it is not charged.
@@ -62,12 +68,31 @@ class Prices:
     currency: str = ""
 
     @property
-    def any(self) -> bool:
-        """Whether there is any price."""
-        return self.gpu_hour is not None or self.kwh is not None
+    def charges_time(self) -> bool:
+        """Whether the time of devices has a price."""
+        return self.gpu_hour is not None
+
+    @property
+    def charges_energy(self) -> bool:
+        """Whether energy has a price."""
+        return self.kwh is not None
+
+    @property
+    def changes(self) -> Sequence[int]:
+        """The moments at which prices change: none."""
+        return ()
+
+    def hour_price(self, one: PriceClass, state: State) -> Fraction | None:  # noqa: ARG002
+        """Return the price of an hour of a device; None if its fraction of a GPU is unknown."""
+        part = gpu_fraction(one)
+        return None if part is None else part * Fraction(self.gpu_hour or 0)
+
+    def kwh_price(self, one: PriceClass) -> Fraction | None:  # noqa: ARG002
+        """Return the price of a kilowatt hour, which is the same for all devices."""
+        return Fraction(self.kwh or 0)
 
 
-def gpu_fraction(device: str, name: str) -> Fraction | None:
+def gpu_fraction(one: PriceClass) -> Fraction | None:
     """Return which fraction of a GPU a device is, by the number of compute slices.
 
     This is 2/7 for `2g.20gb`, and 1/7 for `1c.3g.40gb`, a compute instance with one slice. GPUs
@@ -75,50 +100,52 @@ def gpu_fraction(device: str, name: str) -> Fraction | None:
     profiles").
 
     Args:
-        device: uuid of the device.
-        name: model, or the profile of a MIG instance with the model of its GPU.
+        one: the model and the profile.
 
     Returns:
         The fraction; 1 for a whole GPU, None for a MIG instance whose profile is unknown.
     """
-    if not device.startswith(_INSTANCE):
+    if not one.is_instance:
         return Fraction(1)
+    # In ledgers of earlier versions, the model of an instance may contain its profile.
+    name = f"{one.model} {one.profile}"
     found = _PROFILE.search(name)
     if found is None:
         return None
     return Fraction(int(found[1]), 4 if _FOUR.search(name) else _SLICES)
 
 
-def cost(
-    usage: Iterable[UsageRow], parts: Mapping[str, Fraction | None], prices: Prices
-) -> Sum[Fraction]:
-    """Return the exact cost of several usage rows together, as far as it is known.
+def cost(usage: Iterable[GroupedUsage], prices: Tariff) -> Sum[Fraction]:
+    """Return the exact cost of usage, as far as it is known; unknown without prices.
 
     Args:
-        usage: the rows.
-        parts: the fraction of a GPU that each device is, by uuid; None if unknown.
+        usage: the usage. All of its time is charged: held, free and unknown.
         prices: the prices.
     """
-    held: dict[str, int] = {}
-    energy: list[int | None] = []
+    found: Tally[Fraction] = Tally()
+    times: Counter[tuple[PriceClass, State]] = Counter()
+    energies: dict[PriceClass, Tally[int]] = {}
     for one in usage:
-        held[one.device] = held.get(one.device, 0) + one.held_ns
-        energy.append(one.energy_mj)
-    costs: list[Fraction | None] = []
-    if prices.gpu_hour is not None:
-        price = Fraction(prices.gpu_hour) / _HOUR_NS
-        for device, held_ns in held.items():
-            part = parts.get(device)
-            # Without held time the cost is 0, even if the device's fraction is unknown.
-            costs.append(Fraction(0) if not held_ns else None if part is None else part * held_ns)
-        costs = [None if each is None else each * price for each in costs]
-    if prices.kwh is not None:
-        used = sum_known(energy, 0)
-        if used.known is not None:
-            costs.append(used.known * Fraction(prices.kwh) / _KWH_MJ)
-        if used.partial or used.known is None:
-            costs.append(None)
-    return sum_known(costs, Fraction(0)) if prices.any else Sum()
+        times[one.price, "held"] += one.held_ns
+        times[one.price, "free"] += one.free_ns
+        times[one.price, "unknown"] += one.unknown_ns
+        energies[one.price] = energies.get(one.price, Tally()) + one.energy_mj
+    if prices.charges_time:
+        for (price_class, state), ns in times.items():
+            if not ns:
+                continue  # the cost is 0, even if the price is unknown
+            price = prices.hour_price(price_class, state)
+            found += Tally.of(None if price is None else price * ns / _HOUR_NS)
+    if prices.charges_energy:
+        for price_class, energy in energies.items():
+            price = prices.kwh_price(price_class) if energy.known else Fraction(0)
+            if energy.known is not None:
+                found += Tally.of(None if price is None else energy.known * price / _KWH_MJ)
+            if energy.missing:
+                found += Tally.of(None)
+    if not (prices.charges_time or prices.charges_energy):
+        return Sum()
+    return found.sum(Fraction(0))
 
 
 def round_to_total(exact: Sequence[Fraction], digits: int = DIGITS) -> list[Decimal]:

@@ -2,14 +2,16 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, Self, TypeAlias
 
 from config.message_text import nearest
-from pipeline.model.ledger_usage import ContainerIdentity, DeviceTotal, UsageRow
+from pipeline.model.ledger_usage import DeviceTotal
 
-GroupKind: TypeAlias = Literal["namespace", "pod", "workload", "device", "label"]
+GroupKind: TypeAlias = Literal[
+    "namespace", "pod", "workload", "device", "model", "node", "cluster", "label"
+]
 
 _LABEL: Final = "label:"
 # A name and a prefix that is a DNS subdomain:
@@ -39,14 +41,17 @@ class GroupBy:
     Attributes:
         kind: the kind of group.
         label: the key of a pod's label; empty unless `kind` is `label`.
+        several_nodes: whether the report is on several nodes, so that the keys of pods and devices
+            begin with cluster and node.
     """
 
     kind: GroupKind
     label: str = ""
+    several_nodes: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse `namespace`, `pod`, `workload`, `device` or `label:KEY`.
+        """Parse `namespace`, `pod`, `workload`, `device`, `model`, `node`, `cluster`, `label:KEY`.
 
         Raises:
             GroupByError: the text is none of these, or KEY is not the key of a label.
@@ -78,7 +83,13 @@ class GroupBy:
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the parts of a group's key."""
-        return _FIELDS[self.kind]
+        placed = self.several_nodes and self.kind in {"pod", "device"}
+        return (_PLACE if placed else ()) + _FIELDS[self.kind]
+
+    @property
+    def is_of_devices(self) -> bool:
+        """Whether groups are of devices, with all of their time, and not of containers."""
+        return self.kind in {"device", "model", "node", "cluster"}
 
 
 _FIELDS: Final[Mapping[GroupKind, tuple[str, ...]]] = {
@@ -86,8 +97,12 @@ _FIELDS: Final[Mapping[GroupKind, tuple[str, ...]]] = {
     "pod": ("namespace", "pod", "pod_uid"),
     "workload": ("namespace", "owner_kind", "owner_name"),
     "device": ("device", "device_name"),
+    "model": ("model", "profile"),
+    "node": ("cluster", "node"),
+    "cluster": ("cluster",),
     "label": ("label",),
 }
+_PLACE: Final = ("cluster", "node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,126 +135,50 @@ def _device_name(one: DeviceTotal) -> str:
     return f"{first} {one.name}".rstrip()
 
 
-def group_usage(
-    usage: Iterable[UsageRow], totals: Sequence[DeviceTotal], by: GroupBy
-) -> list[tuple[GroupKey, list[UsageRow]]]:
-    """Return the groups with their usage rows.
+Parts: TypeAlias = tuple[str | None, ...]
+"""The parts of a group's key."""
 
-    Unattributed usage is left out. If grouped by device, each device is a group with all of its
-    usage, including unattributed usage.
+
+def group_keys(
+    by: GroupBy, found: Iterable[Parts], totals: Iterable[DeviceTotal]
+) -> list[GroupKey]:
+    """Return the key of each group, with a unique name for reports.
 
     Args:
-        usage: the usage rows.
-        totals: the devices.
         by: how to group.
+        found: the parts of each key, each once.
+        totals: the devices.
     """
-    rows = list(usage)
-    names = {one.device: one.name for one in totals}
-    named = [one for one in rows if one.container is not None]
-    pods = _pods(named)
-    found: dict[tuple[str | None, ...], list[UsageRow]] = {}
-    selected = named
-    if by.kind == "device":
-        selected = rows
-        found = {(device, name or None): [] for device, name in names.items()}
-    for one in selected:
-        found.setdefault(_key(by, one, names, pods), []).append(one)
-    unique: Mapping[tuple[str | None, ...], str] = {}
+    groups = list(found)
+    unique: Mapping[Parts, str] = {}
     if by.kind == "pod":
-        unique = _pod_names(found)
+        unique = _pod_names(groups)
     if by.kind == "device":
         shown = device_names(totals)
-        unique = {parts: shown[parts[0]] for parts in found if parts[0] in shown}
-    return [
-        (GroupKey(parts, unique.get(parts) or _name(by, parts)), members)
-        for parts, members in found.items()
-    ]
+        unique = {parts: shown[parts[0]] for parts in groups if parts[0] in shown}
+    return [GroupKey(parts, unique.get(parts) or _name(by, parts)) for parts in groups]
 
 
-_Pod: TypeAlias = tuple[str, str, str]
-"""Uid, namespace and name."""
-
-
-def _pods(selected: Iterable[UsageRow]) -> Mapping[_Pod, ContainerIdentity]:
-    """Return the combined properties of each pod, from all of its rows.
-
-    Some containers of a pod may have ended before a source reported the pod's name. A row with a
-    uid but no name belongs to the only pod name with this uid. If a uid has several names, such a
-    row stays without a name.
-    """
-    containers_by_pod: dict[str, dict[_Pod, set[ContainerIdentity]]] = {}
-    for one in selected:
-        if one.container is not None and one.container.subject.uid:
-            pod = _pod(one.container)
-            containers_by_pod.setdefault(pod[0], {}).setdefault(pod, set()).add(one.container)
-    found: dict[_Pod, ContainerIdentity] = {}
-    for pods in containers_by_pod.values():
-        if len([pod for pod in pods if pod[2]]) > 1:
-            found |= {pod: _merge_identities(identities) for pod, identities in pods.items()}
-        else:
-            known = _merge_identities(set().union(*pods.values()))
-            found |= dict.fromkeys(pods, known)
-    return found
-
-
-def _pod(attribution: ContainerIdentity) -> _Pod:
-    subject = attribution.subject
-    return subject.uid, subject.namespace, subject.pod
-
-
-def _merge_identities(identities: Collection[ContainerIdentity]) -> ContainerIdentity:
-    """Return the known properties of a pod. The result does not depend on the order of rows."""
-    subjects = [one.subject for one in identities]
-    # Prefer known values to unknown ones, and choose among different ones consistently.
-    named = max(subjects, key=lambda each: (bool(each.pod), each.namespace, each.pod))
-    owner = max(
-        identities, key=lambda each: (bool(each.owner_name), each.owner_kind, each.owner_name)
-    )
-    labels = max(one.labels for one in identities)
-    return ContainerIdentity(named, owner.owner_kind, owner.owner_name, labels)
-
-
-def _key(
-    by: GroupBy, one: UsageRow, names: Mapping[str, str], pods: Mapping[_Pod, ContainerIdentity]
-) -> tuple[str | None, ...]:
-    if by.kind == "device" or one.container is None:  # in other groups, all rows have a container
-        return one.device, names.get(one.device) or None
-    known = pods.get(_pod(one.container), one.container)
-    subject = known.subject
-    namespace, pod, uid = subject.namespace or None, subject.pod or None, subject.uid or None
-    match by.kind:
-        case "namespace":
-            return (namespace,)
-        case "pod":
-            return namespace, pod, uid
-        case "workload" if known.owner_name:
-            return namespace, known.owner_kind or None, known.owner_name
-        case "workload":
-            return namespace, "Pod", pod or _uid(uid)
-        case "label":
-            return (dict(known.labels).get(by.label),)
-
-
-def _pod_names(
-    groups: Iterable[tuple[str | None, ...]],
-) -> Mapping[tuple[str | None, ...], str]:
+def _pod_names(groups: Iterable[Parts]) -> Mapping[Parts, str]:
     """Return a unique name of each pod for reports."""
-    alike: dict[str, list[tuple[str | None, ...]]] = {}
+    alike: dict[str, list[Parts]] = {}
     for parts in groups:
         namespace, pod, uid = parts
-        name = _uid(uid) if pod is None else pod
+        name = uid_name(uid) if pod is None else pod
         if namespace is not None or pod is not None:
             name = f"{namespace or NONE}/{name}"
         alike.setdefault(name, []).append(parts)
     return {
-        parts: f"{name} ({_uid(parts[2])})" if len(members) > 1 else name
+        parts: f"{name} ({uid_name(parts[2])})" if len(members) > 1 else name
         for name, members in alike.items()
         for parts in members
     }
 
 
-def _name(by: GroupBy, parts: tuple[str | None, ...]) -> str:
+def _name(by: GroupBy, parts: Parts) -> str:
     match by.kind, parts:
+        case "model", (model, profile):
+            return f"{model or NONE} {profile or ''}".rstrip()
         case "device", (uuid, name):
             return f"{uuid} {name}" if name else f"{uuid}"
         case "label", ("",):
@@ -248,5 +187,6 @@ def _name(by: GroupBy, parts: tuple[str | None, ...]) -> str:
             return "/".join(NONE if part is None else part for part in parts)
 
 
-def _uid(uid: str | None) -> str:
+def uid_name(uid: str | None) -> str:
+    """Return the name of a pod of which only the uid is known."""
     return f"uid {uid or 'unknown'}"

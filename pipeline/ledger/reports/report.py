@@ -1,33 +1,30 @@
-"""The usage report: its rows sum exactly to the node's totals."""
+"""The usage report: its rows sum exactly to the totals of the devices."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 
-from pipeline.ledger.reports.costs import (
-    Prices,
-    Sum,
-    cost,
-    gpu_fraction,
-    round_to_total,
-    sum_known,
-)
-from pipeline.ledger.reports.groups import GroupBy, GroupKey, group_usage
-from pipeline.model.ledger_usage import DeviceTotal, UsageRow, UsageWindow
+from pipeline.ledger.reports.costs import Tariff, cost, round_to_total
+from pipeline.ledger.reports.grouped_usage import GroupedUsage
+from pipeline.ledger.reports.groups import GroupBy, GroupKey, Parts
+from pipeline.ledger.reports.sums import Sum, Tally
+from pipeline.ledger.reports.window_groups import grouped
+from pipeline.model.ledger_usage import DeviceTotal, UsageWindow
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The usage of a group, the unattributed usage, or the usage of the whole node.
+    """The usage of a group, of no known container, or the total.
 
     Attributes:
-        key: the group; None for unattributed usage and for the total.
+        key: the group; None for free time, unknown time, unattributed usage and the total.
         held_ns: time for which containers held a device, multiplied by their share.
         free_ns: time for which a device was free, multiplied by the free share.
         unknown_ns: time for which it is unknown who held a device.
-        accounted_ns: the counted time that `used` is a fraction of: that of the device if the row
-            is a device's, else of all devices; 0 for the unattributed usage.
+        accounted_ns: the counted time that `used` is a fraction of: that of its devices if the row
+            is of devices, else that of all devices; 0 for free and unknown time and unattributed
+            usage.
         known_holder_ns: the time that `allocated` is a fraction of: `accounted_ns` without the time
             for which it is unknown who held the device.
         busy_ns: busy time.
@@ -75,30 +72,41 @@ class Report:
     """The usage in a span of time by groups.
 
     For held, free, unknown and busy time, energy, holdings and cost, `total` is exactly the sum of
-    `rows` and `unattributed`. Except for holdings and cost it is also the sum of the window's
-    `DeviceTotal`; held, free and unknown time together are the counted time.
+    `rows`, `free`, `unknown` and `unattributed`. Except for holdings and cost it is also the sum of
+    the window's `DeviceTotal`; held, free and unknown time together are the counted time.
 
-    Grouped by device, a row contains all usage of its device, including the unattributed usage.
+    Grouped by device, node, cluster or model, a row contains all usage of its devices, including
+    free and unknown time and unattributed usage.
 
     Attributes:
-        window: the usage that was grouped.
+        window: the time span and the devices.
         by: how it was grouped.
         prices: the prices.
         rows: the groups, those with the most held time first. By device: all devices of the window,
             in its order.
-        unattributed: usage that belongs to no container; without any usage if grouped by device.
-        total: the usage of the node.
+        free: time for which devices were free; 0 if grouped by device, node, cluster or model.
+        unknown: time with unknown holders; 0 if grouped by device, node, cluster or model.
+        unattributed: busy time and energy of no known container; without any usage if grouped by
+            device, node, cluster or model.
+        total: the usage of all devices.
     """
 
     window: UsageWindow
     by: GroupBy
-    prices: Prices
+    prices: Tariff
     rows: tuple[Row, ...]
+    free: Row
+    unknown: Row
     unattributed: Row
     total: Row
 
+    @property
+    def without_container(self) -> tuple[Row, Row, Row]:
+        """The rows of no known container."""
+        return self.free, self.unknown, self.unattributed
 
-def build_report(window: UsageWindow, by: GroupBy, prices: Prices) -> Report:
+
+def build_report(window: UsageWindow, by: GroupBy, prices: Tariff) -> Report:
     """Return the report on the usage in a span of time.
 
     Args:
@@ -106,100 +114,121 @@ def build_report(window: UsageWindow, by: GroupBy, prices: Prices) -> Report:
         by: how to group it.
         prices: the prices.
     """
-    names = {total.device: total.name for total in window.totals}
-    parts = {
-        device: gpu_fraction(device, names.get(device, ""))
-        for device in {one.device for one in window.usage}
-    }
-    by_device = by.kind == "device"
-    timeless = {one.device for one in window.totals if not one.accounted_ns}
-    found = group_usage(window.usage, window.totals, by)
-    if by_device:
-        place = {total.device: at for at, total in enumerate(window.totals)}
-        found.sort(key=lambda group: place.get(group[0].parts[0] or "", len(place)))
+    return report_of_groups(window, by, prices, grouped(window, by))
+
+
+def report_of_groups(
+    window: UsageWindow, by: GroupBy, prices: Tariff, usage: Iterable[GroupedUsage]
+) -> Report:
+    """Return the report on usage that is already grouped and summed.
+
+    Args:
+        window: the time span, the devices and the gaps. Its `usage` is not used.
+        by: how `usage` was grouped.
+        prices: the prices.
+        usage: the usage, in any order. If grouped by device, each device of the window has a part.
+    """
+    by_group: dict[GroupKey, list[GroupedUsage]] = {}
+    free: list[GroupedUsage] = []
+    unknown: list[GroupedUsage] = []
+    rest: list[GroupedUsage] = []
+    whole = _Amounts()
+    for one in usage:
+        whole.add(one)
+        if one.key is not None:
+            by_group.setdefault(one.key, []).append(one)
+            continue
+        free.append(GroupedUsage(None, one.price, free_ns=one.free_ns))
+        unknown.append(GroupedUsage(None, one.price, unknown_ns=one.unknown_ns))
+        rest.append(replace(one, free_ns=0, unknown_ns=0))
+    found = [(key, parts, _sum(parts)) for key, parts in by_group.items()]
+    if by.kind == "device":
+        place = {_device_parts(by, one): at for at, one in enumerate(window.totals)}
+        found.sort(key=lambda group: place.get(group[0].parts[:-1], len(place)))
     else:
-        found.sort(key=lambda group: (-sum(map(_held, group[1])), group[0].name))
-    unattributed = [] if by_device else [one for one in window.usage if one.container is None]
-    groups: list[tuple[GroupKey | None, list[UsageRow]]] = [*found, (None, unattributed)]
-    costs = [cost(members, parts, prices) for _, members in groups]
+        found.sort(key=lambda group: (-group[2].held_ns, group[0].name, str(group[0].parts)))
+    groups: list[tuple[GroupKey | None, list[GroupedUsage], _Amounts]] = [*found]
+    groups += [(None, parts, _sum(parts)) for parts in (free, unknown, rest)]
+    costs = [cost(parts, prices) for _, parts, _ in groups]
     parts_of_total = iter(round_to_total([each.known for each in costs if each.known is not None]))
     rounded = [None if each.known is None else next(parts_of_total) for each in costs]
-    rows: list[Row] = []
-    for (key, members), group_cost, each in zip(groups, costs, rounded, strict=True):
-        times: Sequence[DeviceTotal] = ()
-        compared: Sequence[DeviceTotal] = ()
-        if key is None:
-            times = () if by_device else window.totals
-        elif by_device:
-            times = compared = [one for one in window.totals if one.device == key.parts[0]]
-        else:
-            compared = window.totals
-        rows.append(
-            _row(key, members, (each, group_cost.partial), times, compared, timeless=timeless)
-        )
+    rows = []
+    for (key, _, amounts), each, exact in zip(groups, rounded, costs, strict=True):
+        compared = None if key is None else amounts if by.is_of_devices else whole
+        rows.append(_row(key, amounts, compared, (each, exact.partial)))
     known = [each for each in rounded if each is not None]
-    partial = any(group_cost.partial or group_cost.known is None for group_cost in costs)
-    total = _row(
-        None,
-        window.usage,
-        (sum(known, Decimal(0)) if known else None, bool(known) and partial and prices.any),
-        window.totals,
-        window.totals,
-        timeless=timeless,
-    )
-    return Report(window, by, prices, tuple(rows[:-1]), rows[-1], total)
+    partial = any(each.partial or each.known is None for each in costs) and bool(known)
+    total_cost = sum(known, Decimal(0)) if known else None
+    total = _row(None, whole, whole, (total_cost, partial))
+    *of_groups, of_free, of_unknown, of_rest = rows
+    return Report(window, by, prices, tuple(of_groups), of_free, of_unknown, of_rest, total)
+
+
+def _device_parts(by: GroupBy, one: DeviceTotal) -> Parts:
+    place = (one.cluster or None, one.node or None) if by.several_nodes else ()
+    return *place, one.device
+
+
+class _Amounts:
+    """Sums of grouped usage."""
+
+    def __init__(self) -> None:
+        self.held_ns = self.free_ns = self.unknown_ns = self.holdings = 0
+        self.busy_ns: Tally[int] = Tally()
+        self.idle_ns: Tally[int] = Tally()
+        self.energy_mj: Tally[int] = Tally()
+
+    def add(self, one: GroupedUsage) -> None:
+        self.held_ns += one.held_ns
+        self.free_ns += one.free_ns
+        self.unknown_ns += one.unknown_ns
+        self.holdings += one.holdings
+        self.busy_ns += one.busy_ns
+        self.idle_ns += one.idle_ns
+        self.energy_mj += one.energy_mj
+
+    @property
+    def known_holder_ns(self) -> int:
+        return self.held_ns + self.free_ns
+
+
+def _sum(parts: Iterable[GroupedUsage]) -> _Amounts:
+    found = _Amounts()
+    for one in parts:
+        found.add(one)
+    return found
 
 
 def _row(
     key: GroupKey | None,
-    members: Sequence[UsageRow],
+    amounts: _Amounts,
+    compared: _Amounts | None,
     cost: tuple[Decimal | None, bool],
-    times: Sequence[DeviceTotal],
-    compared: Sequence[DeviceTotal],
-    *,
-    timeless: Collection[str],
 ) -> Row:
     """Return the row of a group.
 
     Args:
         key: the group.
-        members: usage of the group.
+        amounts: the sums of the group.
+        compared: the sums whose time the group's usage is a fraction of; None if there are none.
         cost: cost of the group, and whether a part of the cost is missing.
-        times: totals of the devices whose unattributed time is in the row.
-        compared: totals of the devices whose time the group's usage is a fraction of.
-        timeless: devices without counted time, as GPUs with MIG instances.
     """
-    unheld_ns = sum(one.held_ns for one in members if one.container is None)
-    unknown_ns = min(sum(one.unknown_ns for one in times), unheld_ns)
-    accounted_ns = sum(one.accounted_ns for one in compared)
-    # A GPU with MIG instances has only energy: its instances have its time. So its busy time is not
-    # a missing part of the sum.
-    timed: Sequence[UsageRow] = [
-        one
-        for one in members
-        if one.device not in timeless or one.busy_ns is not None or one.held_ns or one.container
-    ]
-    if key is not None:
-        timed = timed or members
+    known_holder_ns = 0 if compared is None else compared.known_holder_ns
+    accounted_ns = 0 if compared is None else known_holder_ns + compared.unknown_ns
+    # A device without counted time, such as a GPU with MIG instances, has only energy. Its busy
+    # time is not 0.
+    timeless = key is not None and amounts.busy_ns.is_empty
     return Row(
         key=key,
-        held_ns=sum(map(_held, members)),
-        free_ns=unheld_ns - unknown_ns,
-        unknown_ns=unknown_ns,
+        held_ns=amounts.held_ns,
+        free_ns=amounts.free_ns,
+        unknown_ns=amounts.unknown_ns,
         accounted_ns=accounted_ns,
-        known_holder_ns=max(accounted_ns - sum(one.unknown_ns for one in compared), 0),
-        busy_ns=sum_known((one.busy_ns for one in timed), 0),
-        idle_ns=sum_known(map(_idle, timed), 0),
-        energy_mj=sum_known((one.energy_mj for one in members), 0),
-        holdings=sum(one.holdings for one in members),
+        known_holder_ns=known_holder_ns,
+        busy_ns=Sum() if timeless else amounts.busy_ns.sum(0),
+        idle_ns=Sum() if timeless else amounts.idle_ns.sum(0),
+        energy_mj=amounts.energy_mj.sum(0),
+        holdings=amounts.holdings,
         cost=cost[0],
         cost_partial=cost[1],
     )
-
-
-def _held(one: UsageRow) -> int:
-    return 0 if one.container is None else one.held_ns
-
-
-def _idle(one: UsageRow) -> int | None:
-    return None if one.busy_ns is None else _held(one) - one.busy_ns

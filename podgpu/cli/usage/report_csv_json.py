@@ -12,16 +12,16 @@ import msgspec
 
 from pipeline.fields.xid_catalogue import XIDS
 from pipeline.ledger.queries import HoldingRecord
-from pipeline.ledger.reports import Report, Row
+from pipeline.ledger.reports import Prices, Report, Row
 from pipeline.model.ledger_usage import UsageWindow
 from podgpu.cli.terminal_text import terminal_safe
 from podgpu.cli.usage.time_span import exact
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Version of the JSON document. It increases when a program for the old format would be misled.
 
 In version 1, unattributed held time was the time for which no container held a device, also in the
-total.
+total. In version 2, free and unknown time and their cost were in `unattributed`.
 """
 
 _CSV_COLUMNS: Final = (
@@ -76,14 +76,16 @@ def report_document(report: Report) -> dict[str, Any]:
     fields = report.by.fields
     return _head(window) | {
         "by": str(report.by),
-        "price_gpu_hour": prices.gpu_hour,
-        "price_kwh": prices.kwh,
+        "price_gpu_hour": prices.gpu_hour if isinstance(prices, Prices) else None,
+        "price_kwh": prices.kwh if isinstance(prices, Prices) else None,
         "currency": prices.currency or None,
         "rows": [
             dict(zip(fields, row.key.parts, strict=True)) | _figures(row)
             for row in report.rows
             if row.key is not None
         ],
+        "free": _figures(report.free),
+        "unknown": _figures(report.unknown),
         "unattributed": _figures(report.unattributed),
         "total": _figures(report.total),
         "devices": [
@@ -190,10 +192,11 @@ def _cell(cell: object) -> str:
 
 
 def report_csv(report: Report) -> str:
-    """Return the report as CSV. Values of the column `row` are group, unattributed and total."""
+    """Return the report as CSV: the groups, `free`, `unknown`, `unattributed` and `total`."""
     fields = report.by.fields
     kinds = [(row, "group") for row in report.rows]
-    kinds += [(report.unattributed, "unattributed"), (report.total, "total")]
+    kinds += zip(report.without_container, ("free", "unknown", "unattributed"), strict=True)
+    kinds.append((report.total, "total"))
     rows: list[list[object]] = []
     for row, kind in kinds:
         values = _figures(row)

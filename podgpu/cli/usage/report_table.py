@@ -18,6 +18,8 @@ from podgpu.cli.usage.time_span import utc
 from podgpu.cli.usage.units import ENERGIES, MEMORIES, Scale, digits_of, scaled, span
 from podgpu.cli.usage.xid_notes import xid_notes
 
+FREE: Final = "(free)"
+UNKNOWN: Final = "(unknown)"
 UNATTRIBUTED: Final = "(unattributed)"
 TOTAL: Final = "(total)"
 
@@ -56,31 +58,48 @@ def report_lines(report: Report, width: int, *, one_device: bool = False) -> lis
         one_device: whether the report is of one chosen GPU, which the first line then names.
     """
     window = report.window
-    # The row of a device includes its unattributed usage.
-    by_device = report.by.kind == "device"
-    unattributed = () if by_device else (report.unattributed,)
-    all_rows = (*report.rows, *unattributed, report.total)
+    # The row of a device includes its free and unknown time, and its unattributed usage.
+    of_devices = report.by.is_of_devices
+    without_container = () if of_devices else report.without_container
+    all_rows = (*report.rows, *without_container, report.total)
     times = Scale.of_times(_times(all_rows))
     energies = Scale.of_energies(row.energy_mj.known or 0 for row in all_rows)
     symbol = times.unit.symbol.upper()
 
-    def of_devices(row: Row, ns: int) -> str:
-        return times.text(ns) if row.key is None or by_device else NOTHING
+    def shown(text: Callable[[Row], str], *without: Row | None) -> Callable[[Row], str]:
+        """Return a function for a cell, with `-` in rows to which the column does not apply."""
+        return lambda row: NOTHING if any(row is each for each in without) else text(row)
 
+    free, unknown, unattributed = report.without_container
+    # In other groupings, only the rows without a container and the total have such time.
+    groups = () if of_devices else report.rows
+    no_free, no_unknown = (*groups, unknown, unattributed), (*groups, free, unattributed)
     by = str(report.by).upper() if report.by.kind != "label" else str(report.by)
     cells: list[tuple[Column, Callable[[Row], str]]] = [
         (Column(by, name=True), lambda row: _name(report, row)),
-        (Column(f"HELD {symbol}"), lambda row: times.text(row.held_ns)),
-        (Column(f"FREE {symbol}", rank=1), lambda row: of_devices(row, row.free_ns)),
-        (Column(f"UNKNOWN {symbol}", rank=2), lambda row: of_devices(row, row.unknown_ns)),
-        (Column(f"BUSY {symbol}"), lambda row: marked(row.busy_ns, times)),
+        (
+            Column(f"HELD {symbol}"),
+            shown(lambda row: times.text(row.held_ns), free, unknown, unattributed),
+        ),
+        (Column(f"FREE {symbol}", rank=1), shown(lambda row: times.text(row.free_ns), *no_free)),
+        (
+            Column(f"UNKNOWN {symbol}", rank=2),
+            shown(lambda row: times.text(row.unknown_ns), *no_unknown),
+        ),
+        (Column(f"BUSY {symbol}"), shown(lambda row: marked(row.busy_ns, times), free, unknown)),
         (Column(f"IDLE {symbol}"), lambda row: _idle(report, row, times)),
         (Column("ALLOC", rank=3), lambda row: percent(row.allocated)),
         (Column("USED", rank=4), _used),
-        (Column(energies.unit.symbol.upper()), lambda row: marked(row.energy_mj, energies)),
-        (Column("HOLDINGS", rank=5), lambda row: str(row.holdings)),
+        (
+            Column(energies.unit.symbol.upper()),
+            shown(lambda row: marked(row.energy_mj, energies), free, unknown),
+        ),
+        (
+            Column("HOLDINGS", rank=5),
+            shown(lambda row: str(row.holdings), free, unknown, unattributed),
+        ),
     ]
-    if report.prices.any:
+    if report.prices.charges_time or report.prices.charges_energy:
         cells.append((Column(report.prices.currency or "COST"), _cost))
     rows = [[text(row) for _, text in cells] for row in all_rows]
     columns = [column for column, _ in cells]
@@ -169,11 +188,12 @@ def _instances(window: UsageWindow) -> bool:
 def _name(report: Report, row: Row) -> str:
     if row.key is not None:
         return row.key.name
-    return TOTAL if row is report.total else UNATTRIBUTED
+    names = zip(report.without_container, (FREE, UNKNOWN, UNATTRIBUTED), strict=True)
+    return next((name for each, name in names if row is each), TOTAL)
 
 
 def _idle(report: Report, row: Row, times: Scale) -> str:
-    if row is report.unattributed:
+    if any(row is each for each in report.without_container):
         return NOTHING  # no container held a device that it could leave idle
     if row.idle_ns.known is not None and row.idle_ns.known < 0:
         return NONE + (MARK if row.idle_ns.partial else "")
@@ -204,14 +224,13 @@ def _notes(report: Report, rows: Iterable[list[str]]) -> Iterator[str]:
         row.key and row.key.parts == (None,) for row in report.rows
     ):
         yield f"no pod has the label {report.by.label}; check the option labels of the pods source"
-    if report.prices.gpu_hour is not None and _instances(report.window):
+    if report.prices.charges_time and _instances(report.window):
         yield (
             "a MIG instance costs a part of the GPU price, in proportion to its compute slices; "
             "slices in no instance are not priced"
         )
-    if report.prices.any:
-        row = "the row of a device" if report.by.kind == "device" else UNATTRIBUTED
-        yield f"the cost in {row} includes free time, and usage of no known container"
+    if report.by.is_of_devices and (report.prices.charges_time or report.prices.charges_energy):
+        yield "the cost of devices includes free and unknown time, and usage of no known container"
 
 
 def holding_lines(window: UsageWindow, holdings: Sequence[HoldingRecord], width: int) -> list[str]:

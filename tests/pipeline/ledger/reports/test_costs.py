@@ -7,37 +7,52 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ledger.reports import GroupBy, Prices, build_report
-from pipeline.ledger.reports.costs import Sum, cost, gpu_fraction, round_to_total
-from pipeline.model.ledger_usage import UsageRow
-from tests.pipeline.ledger.reports.windows import MODEL, identity, usage_row, window
+from pipeline.ledger.reports import (
+    GroupBy,
+    GroupedUsage,
+    PriceClass,
+    Prices,
+    Sum,
+    Tally,
+    build_report,
+)
+from pipeline.ledger.reports.costs import cost, gpu_fraction, round_to_total
+from tests.pipeline.ledger.reports.windows import HOUR, MODEL, identity, usage_row, window
 
-WHOLE = {"GPU-0": Fraction(1), "GPU-1": Fraction(1)}
+WHOLE = PriceClass(MODEL)
 HOUR_PRICE = Prices(gpu_hour=Decimal("2.50"))
 BOTH = Prices(gpu_hour=Decimal("2.50"), kwh=Decimal("0.31"))
 
 
+def usage(price: PriceClass, held: float, kwh: float | None) -> GroupedUsage:
+    energy = Tally.of(None if kwh is None else round(kwh * 3_600_000_000))
+    return GroupedUsage(None, price, round(held * HOUR), energy_mj=energy)
+
+
 @pytest.mark.parametrize(
-    ("device", "name", "part"),
+    ("model", "profile", "part"),
     [
-        ("GPU-0", MODEL, Fraction(1)),
-        ("GPU-0", "", Fraction(1)),
-        ("MIG-0", f"{MODEL} 1g.10gb", Fraction(1, 7)),
-        ("MIG-0", f"{MODEL} 2g.20gb", Fraction(2, 7)),
-        ("MIG-0", f"{MODEL} 1g.10gb+me", Fraction(1, 7)),
-        ("MIG-0", f"{MODEL} 1c.3g.40gb", Fraction(1, 7)),
-        ("MIG-0", "7g.80gb", Fraction(1)),
-        ("MIG-0", "NVIDIA A30 2g.12gb", Fraction(1, 2)),
-        ("MIG-0", "NVIDIA RTX PRO 6000 Blackwell Server Edition 1g.24gb", Fraction(1, 4)),
+        (MODEL, None, Fraction(1)),
+        ("", None, Fraction(1)),
+        (MODEL, "1g.10gb", Fraction(1, 7)),
+        (MODEL, "2g.20gb", Fraction(2, 7)),
+        (MODEL, "1g.10gb+me", Fraction(1, 7)),
+        (MODEL, "1c.3g.40gb", Fraction(1, 7)),
+        ("", "7g.80gb", Fraction(1)),
+        ("NVIDIA A30", "2g.12gb", Fraction(1, 2)),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "1g.24gb", Fraction(1, 4)),
+        # Old ledgers have the profile in the model.
+        (f"{MODEL} 2g.20gb", "", Fraction(2, 7)),
         # The number of slices of this GPU is unknown.
-        ("MIG-0", MODEL, None),
-        ("MIG-0", "", None),
+        (MODEL, "", None),
+        ("", "", None),
     ],
 )
 def test_the_fraction_of_a_gpu_that_is_charged(
-    device: str, name: str, part: Fraction | None
+    model: str, profile: str | None, part: Fraction | None
 ) -> None:
-    assert gpu_fraction(device, name) == part
+    one = PriceClass(model) if profile is None else PriceClass(model, profile, is_instance=True)
+    assert gpu_fraction(one) == part
 
 
 @pytest.mark.parametrize(
@@ -55,22 +70,18 @@ def test_the_fraction_of_a_gpu_that_is_charged(
 def test_the_cost_of_held_time_and_energy(
     prices: Prices, held: float, kwh: float | None, expected: Sum[Fraction]
 ) -> None:
-    assert cost([usage_row("GPU-0", identity("a"), held, 1, kwh)], WHOLE, prices) == expected
+    assert cost([usage(WHOLE, held, kwh)], prices) == expected
 
 
 def test_no_usage_costs_0() -> None:
-    assert cost([], WHOLE, BOTH) == Sum(Fraction(0))
+    assert cost([], BOTH) == Sum(Fraction(0))
 
 
 def test_a_mig_instance_of_unknown_size_has_no_price_by_the_hour() -> None:
-    one, other = (
-        usage_row("MIG-0", identity("a"), 7, 1, 1),
-        usage_row("GPU-0", identity("a"), 1, 1, 1),
-    )
+    one, other = usage(PriceClass(MODEL, is_instance=True), 7, 1), usage(WHOLE, 1, 1)
     unknown: Sum[Fraction] = Sum()
-    assert cost([one], {"MIG-0": None}, HOUR_PRICE) == unknown
-    parts = {"MIG-0": None, **WHOLE}
-    assert cost([one, other], parts, HOUR_PRICE) == Sum(Fraction("2.5"), partial=True)
+    assert cost([one], HOUR_PRICE) == unknown
+    assert cost([one, other], HOUR_PRICE) == Sum(Fraction("2.5"), partial=True)
 
 
 def test_a_total_without_some_of_the_costs_is_marked_as_partial() -> None:
@@ -87,7 +98,7 @@ def test_without_prices_there_are_no_costs() -> None:
     found = build_report(
         window([usage_row("GPU-0", identity("a"), 1, 1, 1)]), GroupBy("pod"), Prices()
     )
-    assert [row.cost for row in (*found.rows, found.unattributed, found.total)] == [None] * 3
+    assert [row.cost for row in (*found.rows, *found.without_container, found.total)] == [None] * 5
     assert not found.total.partial
 
 
@@ -116,6 +127,5 @@ def test_rounded_costs_sum_to_the_rounded_total_and_are_close(
 
 @given(st.integers(0, 10**18), st.decimals(0, 10**6, places=9))
 def test_costs_are_calculated_without_binary_fractions(held_ns: int, price: Decimal) -> None:
-    one = UsageRow("GPU-0", None, held_ns, None, None)
-    exact = cost([one], WHOLE, Prices(gpu_hour=price)).known
+    exact = cost([GroupedUsage(None, WHOLE, held_ns)], Prices(gpu_hour=price)).known
     assert exact == Fraction(price) * held_ns / (3600 * 10**9)

@@ -15,7 +15,8 @@ from tests.support.examples import examples
 
 NO_PRICES = Prices()
 GROUPINGS = [
-    GroupBy.parse(text) for text in ("namespace", "pod", "workload", "device", "label:team")
+    GroupBy.parse(text)
+    for text in ("namespace", "pod", "workload", "device", "model", "label:team")
 ]
 PRICES = [
     NO_PRICES,
@@ -60,6 +61,7 @@ def names(found: Report) -> list[str]:
             ],
         ),
         ("device", ["GPU-0 NVIDIA H100 80GB HBM3", "GPU-1 NVIDIA H100 80GB HBM3"]),
+        ("model", ["NVIDIA H100 80GB HBM3"]),
         ("label:team", ["vision", "nlp", "(none)"]),
         ("label:tier", ["(none)"]),
     ],
@@ -144,9 +146,12 @@ def test_unknown_energy_stays_unknown() -> None:
 def test_unattributed_usage_has_its_own_row() -> None:
     found = build_report(day(), GROUPINGS[0], NO_PRICES)
     assert found.unattributed.key is None
-    no_one = found.unattributed
-    assert (no_one.held_ns, no_one.free_ns, no_one.unknown_ns) == (0, round(15.25 * HOUR), 0)
-    assert found.unattributed.holdings == 0
+    times = [(row.held_ns, row.free_ns, row.unknown_ns) for row in found.without_container]
+    assert times == [(0, round(15.25 * HOUR), 0), (0, 0, 0), (0, 0, 0)]
+    amounts = [(row.busy_ns, row.energy_mj, row.holdings) for row in found.without_container]
+    nothing = (Sum(0), Sum(0), 0)
+    rest = Sum(round(0.6 * HOUR)), Sum(round(2.75 * 3_600_000_000)), 0
+    assert amounts == [nothing, nothing, rest]
     assert found.total.holdings == 8
 
 
@@ -163,7 +168,7 @@ def _known(values: list[int | None]) -> int:
 @given(windows, st.sampled_from(GROUPINGS), st.sampled_from(PRICES))
 def test_rows_sum_to_the_totals(usage, by: GroupBy, prices: Prices) -> None:  # type: ignore[no-untyped-def]
     found = build_report(usage, by, prices)
-    rows: tuple[Row, ...] = (*found.rows, found.unattributed)
+    rows: tuple[Row, ...] = (*found.rows, *found.without_container)
     totals, total = usage.totals, found.total
     assert sum(row.held_ns for row in rows) == total.held_ns
     for name in ("free_ns", "unknown_ns"):
@@ -185,7 +190,7 @@ def test_rows_sum_to_the_totals(usage, by: GroupBy, prices: Prices) -> None:  # 
         lacks = any(
             each.partial or each.known is None
             for row, each in zip(rows, sums, strict=True)
-            if name != "busy_ns" or row.accounted_ns or by.kind != "device"
+            if name != "busy_ns" or row.accounted_ns or not by.is_of_devices
         )
         known = getattr(total, name)
         assert known.partial or known.known is None or not lacks
@@ -275,7 +280,7 @@ def test_t25_every_device_has_a_row() -> None:
     }
     assert [expected[uuid].allocated for uuid in ("GPU-0", "GPU-1")] == [Fraction(3, 4), 0]
     assert expected["GPU-1"].used == Fraction(1, 4)
-    assert found.unattributed.free_ns == 0
+    assert [row.free_ns for row in found.without_container] == [0, 0, 0]
 
 
 def test_a_gpu_with_instances_has_only_energy_which_leaves_no_sum_incomplete() -> None:

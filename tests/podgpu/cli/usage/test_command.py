@@ -18,7 +18,8 @@ from tests.podgpu.cli.usage.usage_command import run
 from tests.support.nodes import START
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "usage"
-BYS = ("namespace", "pod", "workload", "device", "label:team")
+BYS = ("namespace", "pod", "workload", "device", "model", "label:team")
+NO_CONTAINER = ("free", "unknown", "unattributed")
 PRICES = ("--price-gpu-hour", "2.50", "--price-kwh", "0.31", "--currency", "EUR")
 TIMES = ("held_seconds", "free_seconds", "unknown_seconds")
 FIGURES = (*TIMES, "busy_seconds", "idle_seconds", "energy_joules", "holdings", "cost")
@@ -59,7 +60,7 @@ def report(ledger: Path, capsys: Capsys, *words: str) -> Any:
 @pytest.mark.parametrize("by", BYS)
 def test_the_rows_of_each_format_sum_to_the_total(ledger: Path, capsys: Capsys, by: str) -> None:
     document = report(ledger, capsys, "--by", by, *PRICES)
-    rows = [*document["rows"], document["unattributed"]]
+    rows = [*document["rows"], *(document[name] for name in NO_CONTAINER)]
     for name in FIGURES:
         assert sum(row[name] or 0 for row in rows) == document["total"][name], name
     total = document["total"]
@@ -67,7 +68,7 @@ def test_the_rows_of_each_format_sum_to_the_total(ledger: Path, capsys: Capsys, 
         assert sum(total[name] for name in names) == sum(one[key] for one in document["devices"])
     _, out, _ = run(capsys, "--ledger", ledger, "--format", "csv", "--by", by, *PRICES)
     lines = list(csv.DictReader(io.StringIO(out)))
-    assert [line["row"] for line in lines[-2:]] == ["unattributed", "total"]
+    assert [line["row"] for line in lines[-4:]] == [*NO_CONTAINER, "total"]
     for name in FIGURES:
         sums = sum(Decimal(line[name] or 0) for line in lines[:-1])
         assert sums == Decimal(lines[-1][name]) == document["total"][name], name
@@ -75,9 +76,10 @@ def test_the_rows_of_each_format_sum_to_the_total(ledger: Path, capsys: Capsys, 
 
 def test_every_grouping_has_the_same_totals(ledger: Path, capsys: Capsys) -> None:
     documents = [report(ledger, capsys, "--by", by) for by in BYS]
-    for name in ("total", "unattributed", "devices", "gaps"):
-        # Grouped by device, the unattributed part is in the row of its device.
-        compared = [each for each in documents if name != "unattributed" or each["by"] != "device"]
+    for name in ("total", *NO_CONTAINER, "devices", "gaps"):
+        # Grouped by device or model, usage of no container is in the row of its device.
+        of_devices = ("device", "model") if name in NO_CONTAINER else ()
+        compared = [each for each in documents if each["by"] not in of_devices]
         assert all(each[name] == documents[0][name] for each in compared)
 
 

@@ -22,7 +22,7 @@ def test_one_command_says_who_used_a_gpu_and_what_it_cost(ledger: Path, capsys: 
     [row] = [each for each in devices if each["device"] == uuid_of(1)]
     assert {name: one["total"][name] for name in FIGURES} == {name: row[name] for name in FIGURES}
     for name in FIGURES:
-        parts = [*one["rows"], one["unattributed"]]
+        parts = [*one["rows"], one["free"], one["unknown"], one["unattributed"]]
         assert sum(each[name] or 0 for each in parts) == row[name], name
 
 
@@ -42,7 +42,7 @@ def test_the_reports_by_device_have_the_index(ledger: Path, capsys: Capsys) -> N
     document = report(ledger, capsys, "--by", "device")
     assert [one["gpu_index"] for one in document["devices"]] == [0, 1]
     _, out, _ = run(capsys, "--ledger", ledger, "--format", "csv", "--by", "device")
-    assert [row["gpu_index"] for row in csv.DictReader(io.StringIO(out))] == ["0", "1", "", ""]
+    assert [row["gpu_index"] for row in csv.DictReader(io.StringIO(out))] == ["0", "1", *[""] * 4]
 
 
 def test_the_holdings_of_one_gpu(ledger: Path, capsys: Capsys) -> None:
@@ -80,8 +80,9 @@ def test_a_group_that_was_busy_for_longer_than_its_share_was_not_idle() -> None:
     ]
     lines = report_lines(build_report(window(rows), GroupBy("pod"), Prices()), 0)
     idle = lines[3].split().index("IDLE") - 4  # HELD, FREE, UNKNOWN, BUSY have a unit each
-    cells = {line.split()[0]: line.split()[idle] for line in lines[4:8]}
-    assert cells == {"ml/a": "none", "ml/b": "3.0", "(unattributed)": "-", "(total)": "1.5"}
+    cells = {line.split()[0]: line.split()[idle] for line in lines[4:10]}
+    no_container = dict.fromkeys(("(free)", "(unknown)", "(unattributed)"), "-")
+    assert cells == {"ml/a": "none", "ml/b": "3.0", **no_container, "(total)": "1.5"}
     assert any(
         line.startswith("none: busy for longer than its share") and "HELD minus BUSY" in line
         for line in lines

@@ -101,7 +101,8 @@ def test_names_that_look_like_formulas_are_quoted_in_csv(first: str) -> None:
 def test_csv_is_read_back_with_any_names(text: str, by: GroupBy) -> None:
     rows = list(csv.reader(io.StringIO(report_csv(build_report(hostile(text), by, PRICED)))))
     assert {len(row) for row in rows} == {len(rows[0])}
-    assert [row[0] for row in rows] == ["row", "group", "unattributed", "total"]
+    kinds = ["group", "free", "unknown", "unattributed", "total"]
+    assert [row[0] for row in rows] == ["row", *kinds]
 
 
 @settings(max_examples=examples(100), deadline=None)
