@@ -1,0 +1,1 @@
+"""The command `podgpu archive`: writes usage to an archive, and compacts the archive."""
