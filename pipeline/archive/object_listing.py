@@ -3,16 +3,13 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from pipeline.archive.object_key import CLUSTERS, NODES, RawKey, encoded, parse
 from pipeline.archive.object_store import Store
-from pipeline.base.errors import TransientError
 
 Group: TypeAlias = tuple[str, date]
 """A cluster and a UTC day."""
-
-_ATTEMPTS: Final = 20
 
 
 @dataclass(slots=True)
@@ -53,8 +50,10 @@ def list_objects(
 ) -> Listing:
     """List an archive.
 
-    Raw objects are listed first: what a compaction deletes before that, is in a compacted object
-    that the second list shows.
+    Raw objects are listed first: if a compaction has deleted one before, the list of compacted
+    objects shows an object with its rows. That list may be read in pages while compactions replace
+    objects. It never misses both an object and its replacement: a store that lists in pages lists
+    in order, and the replacement has a later key; the list of a small folder is read at once.
 
     Args:
         store: the archive.
@@ -62,15 +61,13 @@ def list_objects(
         wanted: which days to return.
 
     Raises:
-        TransientError: the store fails, or its content changes faster than it can be listed.
+        TransientError: the store fails.
         PermanentError: the store refuses the request.
     """
     groups: dict[Group, Objects] = {}
     foreign = []
     parts = [f"/{encoded(name)}" for name in sorted(clusters)] or [""]
-    keys = [key for part in parts for key in store.keys(NODES + part)]
-    for part in parts:
-        keys += _compacted_keys(store, CLUSTERS + part)
+    keys = [key for root in (NODES, CLUSTERS) for part in parts for key in store.keys(root + part)]
     for text in keys:
         key = parse(text)
         if key is None:
@@ -79,24 +76,6 @@ def list_objects(
             found = groups.setdefault((key.cluster, key.day), Objects())
             (found.raw if isinstance(key, RawKey) else found.compacted).append(text)
     return Listing(groups, tuple(foreign))
-
-
-def _compacted_keys(store: Store, prefix: str) -> list[str]:
-    """List compacted objects until two lists are equal.
-
-    The list of a folder is not sorted, so one list may show neither an object nor the one that
-    replaces it meanwhile.
-    """
-    found = sorted(store.keys(prefix))
-    for _ in range(_ATTEMPTS):
-        again = sorted(store.keys(prefix))
-        if again == found:
-            return found
-        found = again
-    raise TransientError(
-        f"the archive {store.location} changes while it is listed: is it compacted all the time? "
-        "Try again later"
-    )
 
 
 def effective(

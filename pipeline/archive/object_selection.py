@@ -4,8 +4,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from pipeline.archive.database import Database
 from pipeline.archive.object_contents import (
@@ -23,6 +24,8 @@ from pipeline.archive.parquet_file import read_metadata
 from pipeline.base.errors import ComponentError, PermanentError, TransientError
 
 _ATTEMPTS: Final = 20
+
+ReadContents: TypeAlias = Callable[[Mapping[Path, str]], dict[str, Contents]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +86,32 @@ def fetch_objects(
     clusters: Collection[str] = (),
     wanted: Callable[[date], bool] = lambda _: True,
 ) -> Selection:
-    """Copy the effective objects of an archive.
+    """Copy the effective objects of an archive. The errors are those of `fetch_with`.
 
     Args:
         store: the archive.
         database: reads the metadata of compacted objects.
+        folder: an existing, empty folder for the copies.
+        clusters: names of the clusters; empty for all.
+        wanted: the UTC days that are needed.
+    """
+    read = partial(read_contents, database)
+    return fetch_with(read, store, folder, clusters=clusters, wanted=wanted)
+
+
+def fetch_with(
+    read: ReadContents,
+    store: Store,
+    folder: Path,
+    *,
+    clusters: Collection[str] = (),
+    wanted: Callable[[date], bool] = lambda _: True,
+) -> Selection:
+    """Copy the effective objects of an archive.
+
+    Args:
+        read: returns the contents of compacted objects by key, of files with their keys.
+        store: the archive.
         folder: an existing, empty folder for the copies.
         clusters: names of the clusters; empty for all.
         wanted: the UTC days that are needed.
@@ -102,20 +126,20 @@ def fetch_objects(
         groups = listing.groups.values()
         if not copies.fetch([key for group in groups for key in group.compacted]):
             continue
-        chosen = [key for group in groups for key in _effective(database, copies, group)]
+        chosen = [key for group in groups for key in _effective(read, copies, group)]
         if copies.fetch(chosen):
             files = copies.files(chosen)
-            return Selection(files, _overlaps(database, files), listing.foreign)
+            return Selection(files, _overlaps(read, files), listing.foreign)
     raise TransientError(
         f"objects of the archive {store.location} disappear while they are read: is it compacted "
         "all the time? Try again later"
     )
 
 
-def _effective(database: Database, copies: ObjectCopies, group: Objects) -> Sequence[str]:
+def _effective(read: ReadContents, copies: ObjectCopies, group: Objects) -> Sequence[str]:
     if group.is_settled:
         return group.compacted
-    contents = read_contents(database, copies.files(group.compacted))
+    contents = read(copies.files(group.compacted))
     raw, compacted = effective(group.raw, {key: c.replaces for key, c in contents.items()})
     return [*raw, *compacted]
 
@@ -137,10 +161,10 @@ def read_contents(database: Database, files: Mapping[Path, str]) -> dict[str, Co
     }
 
 
-def _overlaps(database: Database, files: Mapping[Path, str]) -> frozenset[Path]:
+def _overlaps(read: ReadContents, files: Mapping[Path, str]) -> frozenset[Path]:
     """Return the files with a serial that is in another file too."""
     compacted = {path: key for path, key in files.items() if isinstance(parse(key), CompactedKey)}
-    contents = read_contents(database, compacted)
+    contents = read(compacted)
     ranges: list[tuple[Origin, int, int, Path]] = []
     for path, key in files.items():
         found = contents[key] if key in contents else contents_of_raw([key])
