@@ -1,19 +1,18 @@
 """Prices by model, cluster and day, as a price file lists them."""
 
-import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Final, Literal, Self, TypeAlias
+from fractions import Fraction
+from typing import Final, Self
 
 from config.price_file import EnergyPrices, HourPrices, PriceFile
 from config.time_zones import first_hour, zone
+from pipeline.ledger.reports.costs import State, gpu_fraction
+from pipeline.ledger.reports.grouped_usage import GroupedUsage, PriceClass
 from pipeline.model.plugin_ids import glob_matcher
-
-State: TypeAlias = Literal["held", "free", "unknown"]
-"""What a device's time was: held by a container, free, or with an unknown holder."""
 
 _EVERY: Final = "*"
 
@@ -41,7 +40,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """The prices of hours of a whole GPU, and of kilowatt hours.
+    """The `Tariff` of a price file: prices of hours of a whole GPU, and of kilowatt hours.
 
     Of the entries for a kind of price, the first that matches the model and the cluster applies.
     Free and unknown time has the price of held time unless an entry for it matches.
@@ -119,11 +118,45 @@ class PriceList:
         """Return the price of a kilowatt hour; None if it is unknown."""
         return _valid(self._energy, "", cluster, at_ns)
 
-    def periods(self, start_ns: int, end_ns: int) -> list[tuple[int, int]]:
-        """Return the parts of a span of time in which no price changes, as start and end in ns."""
-        inside = [each for each in self.changes if start_ns < each < end_ns]
-        edges = [start_ns, *inside, end_ns]
-        return list(itertools.pairwise(edges))
+    def hour_price(self, one: PriceClass, state: State) -> Fraction | None:
+        """Return the price of an hour of a device; None if it is unknown.
+
+        It is also unknown if the device is a MIG instance and its fraction of the GPU is unknown.
+        """
+        price, part = self.gpu_hour(state, one.model, one.cluster, one.since_ns), gpu_fraction(one)
+        return None if price is None or part is None else Fraction(price) * part
+
+    def kwh_price(self, one: PriceClass) -> Fraction | None:
+        """Return the price of a kilowatt hour; None if it is unknown."""
+        price = self.kwh(one.cluster, one.since_ns)
+        return None if price is None else Fraction(price)
+
+    def missing(self, usage: Iterable[GroupedUsage]) -> list[str]:
+        """Return a note for each model and each cluster of which a price is unknown.
+
+        Args:
+            usage: the usage, in the span of which a price may be missing.
+        """
+        found = set()
+        for one in usage:
+            model, cluster, at = one.price.model, one.price.cluster, one.price.since_ns
+            where = f" in cluster {cluster}" if cluster else ""
+            times: list[tuple[State, int]] = [
+                ("held", one.held_ns), ("free", one.free_ns), ("unknown", one.unknown_ns)
+            ]  # fmt: skip
+            if self.charges_time:
+                found |= {
+                    f"an hour of {model or 'a GPU of unknown model'}{where}"
+                    for state, ns in times
+                    if ns and self.gpu_hour(state, model, cluster, at) is None
+                }
+            if self.charges_energy and one.energy_mj.known and self.kwh(cluster, at) is None:
+                found.add(f"a kilowatt hour{where}")
+        return [
+            f"the price file has no price of {what} for a part of this time: costs do not include "
+            "it; add an entry, or an earlier day to an entry"
+            for what in sorted(found)
+        ]
 
 
 def _valid(entries: Sequence[_Entry], model: str, cluster: str, at_ns: int) -> Decimal | None:

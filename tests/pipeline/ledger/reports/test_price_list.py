@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,10 @@ from hypothesis import strategies as st
 
 from config.loader import parse_struct
 from config.price_file import PriceFile
-from pipeline.ledger.reports.price_list import PriceList, State
+from pipeline.ledger.reports.costs import State, cost
+from pipeline.ledger.reports.grouped_usage import GroupedUsage, PriceClass
+from pipeline.ledger.reports.price_list import PriceList
+from pipeline.ledger.reports.sums import Sum, Tally
 
 HOUR = 3_600 * 10**9
 
@@ -96,33 +100,70 @@ def test_prices_change_at_these_times() -> None:
     )
 
 
-def test_a_span_without_a_change_is_one_period() -> None:
-    assert PRICES.periods(at(2026, 11, 1), at(2026, 12, 1)) == [(at(2026, 11, 1), at(2026, 12, 1))]
-
-
-def test_a_change_at_the_start_or_the_end_makes_no_period() -> None:
-    start, end = at(2026, 6, 30, 22), at(2026, 9, 30, 22)
-    assert PRICES.periods(start, end) == [(start, end)]
-
-
 @given(
     st.integers(at(2025, 12, 1) // HOUR, at(2026, 12, 1) // HOUR),
-    st.integers(1, 9000),
     st.sampled_from(["NVIDIA H200", "NVIDIA H100 PCIe", "NVIDIA L4"]),
     st.sampled_from(["prod-1", "lab", ""]),
     st.sampled_from(["held", "free", "unknown"]),
 )
-def test_in_a_period_no_price_changes(
-    first: int, hours: int, model: str, cluster: str, state: State
+def test_between_two_changes_no_price_changes(
+    hour: int, model: str, cluster: str, state: State
 ) -> None:
-    start, end = first * HOUR, (first + hours) * HOUR
-    periods = PRICES.periods(start, end)
-    assert [periods[0][0], periods[-1][1]] == [start, end]
-    assert [each[1] for each in periods[:-1]] == [each[0] for each in periods[1:]]
-    for begins, ends in periods:
-        for when in (begins + HOUR, ends - 1):
-            if when < ends:
-                assert PRICES.gpu_hour(state, model, cluster, when) == PRICES.gpu_hour(
-                    state, model, cluster, begins
-                )
-                assert PRICES.kwh(cluster, when) == PRICES.kwh(cluster, begins)
+    when = hour * HOUR
+    change = max((each for each in PRICES.changes if each <= when), default=0)
+    at_change = PRICES.gpu_hour(state, model, cluster, change)
+    assert at_change == PRICES.gpu_hour(state, model, cluster, when)
+    assert PRICES.kwh(cluster, change) == PRICES.kwh(cluster, when)
+
+
+@pytest.mark.parametrize(
+    ("profile", "price"),
+    [("1g.18gb", Fraction(2, 7)), ("3g.71gb", Fraction(6, 7)), ("", None)],
+)
+def test_a_mig_instance_has_a_part_of_the_price_of_its_gpu(
+    profile: str, price: Fraction | None
+) -> None:
+    one = PriceClass("NVIDIA H100 PCIe", profile, is_instance=True, since_ns=at(2026, 11, 1))
+    assert PRICES.hour_price(one, "held") == price
+
+
+def used(
+    model: str, cluster: str, *, held: int = 0, free: int = 0, unknown: int = 0, mj: int | None
+) -> GroupedUsage:
+    price = PriceClass(model, cluster=cluster, since_ns=at(2026, 2, 1))
+    return GroupedUsage(None, price, held, free, unknown, energy_mj=Tally.of(mj))
+
+
+def test_each_missing_price_is_named_once() -> None:
+    usage = [
+        used("NVIDIA L4", "prod-1", held=1, mj=5),
+        used("NVIDIA L4", "prod-1", held=2, free=3, mj=None),
+        used("NVIDIA H200", "prod-1", held=2, mj=5),
+        # The price of held time is missing, but there was none.
+        used("NVIDIA L4", "lab", unknown=7, mj=5),
+        # There was no energy.
+        used("NVIDIA H200", "prod-2", held=7, mj=0),
+    ]
+    assert [each.split(" for a part")[0] for each in PRICES.missing(usage)] == [
+        "the price file has no price of a kilowatt hour in cluster prod-1",
+        "the price file has no price of an hour of NVIDIA L4 in cluster prod-1",
+    ]
+
+
+def test_a_cost_without_a_price_is_unknown_and_not_0() -> None:
+    known = used("NVIDIA H200", "prod-1", held=HOUR, mj=None)
+    unknown = used("NVIDIA L4", "prod-1", held=HOUR, mj=None)
+    nothing: Sum[Fraction] = Sum()
+    assert cost([known], PRICES) == Sum(Fraction("2.5"), partial=True)  # its energy is unknown
+    assert cost([unknown], PRICES) == nothing
+    assert cost([known, unknown], PRICES) == Sum(Fraction("2.5"), partial=True)
+
+
+def test_usage_of_two_prices_costs_the_sum() -> None:
+    def hours(number: int, since: int) -> GroupedUsage:
+        price = PriceClass("NVIDIA H200", cluster="prod-1", since_ns=since)
+        energy = Tally.of(3_600_000_000)  # 1 kWh
+        return GroupedUsage(None, price, held_ns=number * HOUR, energy_mj=energy)
+
+    before, after = hours(10, at(2026, 8, 1)), hours(3, at(2026, 10, 1))
+    assert cost([before, after], PRICES) == Sum(25 + Fraction("8.4") + 2 * Fraction("0.31"))
