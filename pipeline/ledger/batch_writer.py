@@ -2,11 +2,12 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 from pipeline.ledger.account_state import dump
 from pipeline.ledger.gpu_indexes import write_gpu_index
+from pipeline.ledger.late_changes import mark_changed, mark_changed_pod, sealed_before
 from pipeline.ledger.schema import START_KEY, UNATTRIBUTED_ID, transaction
 from pipeline.ledger.write_batch import Batch, HoldingRow
 from pipeline.model import PartialRef, PodInfo
@@ -26,7 +27,7 @@ _BEGIN: Final = """
 INSERT OR REPLACE INTO meta SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM device_hours)
 """
 _ADD_HOUR: Final = """
-INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     held_ns = held_ns + excluded.held_ns,
     busy_ns = CASE WHEN excluded.busy_ns IS NULL THEN nullif(busy_ns, 0)
         ELSE ifnull(busy_ns, 0) + excluded.busy_ns END,
@@ -34,7 +35,7 @@ INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
         ELSE ifnull(energy_mj, 0) + excluded.energy_mj END
 """
 _ADD_DEVICE_HOUR: Final = """
-INSERT INTO device_hours VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     accounted_ns = accounted_ns + excluded.accounted_ns,
     gap_ns = gap_ns + excluded.gap_ns,
     unknown_ns = ifnull(unknown_ns, 0) + excluded.unknown_ns,
@@ -115,18 +116,26 @@ class BatchWriter:
             run(_PUT_DEVICE, [utf8(name) for name in names])
             if device.index is not None:
                 write_gpu_index(self.connection, utf8(device.gpu_uuid), device.index)
+        sealed = sealed_before(self.connection)
         for subject, pod in batch.pods.items():
-            run(_PUT_POD, (*_pod_columns(pod), self._container(subject)))
-        self._many(
+            columns = *_pod_columns(pod), self._container(subject)
+            if sealed is not None:
+                mark_changed_pod(self.connection, columns)
+            run(_PUT_POD, columns)
+        self._add_hours(
             _ADD_HOUR,
+            "hours",
             [
                 (hour, self._device(device), self._container(container), *amounts)
                 for (hour, device, container), amounts in batch.hours.items()
             ],
+            sealed,
         )
-        self._many(
+        self._add_hours(
             _ADD_DEVICE_HOUR,
+            "device_hours",
             [(hour, self._device(uuid), *rest) for hour, uuid, *rest in batch.device_hours()],
+            sealed,
         )
         self._many(
             "INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?, ?)",
@@ -138,6 +147,10 @@ class BatchWriter:
         self._many(_PUT_HOLDING, [self._holding(row) for row in batch.holdings.values()])
         self._many(_CLOSE_HOLDING, [(utf8(own_id),) for own_id in sorted(batch.closed)])
         self._many(_DROP_HOLDING, [(utf8(own_id),) for own_id in sorted(batch.dropped)])
+        if sealed is not None:
+            holdings = {*batch.holdings, *batch.closed, *batch.dropped}
+            mark_changed(self.connection, "holding", map(utf8, sorted(holdings)), sealed)
+            mark_changed(self.connection, "gap", sorted(batch.gaps), sealed)
         self._many(
             "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)",
             [
@@ -148,6 +161,15 @@ class BatchWriter:
         run("INSERT OR REPLACE INTO meta VALUES ('last', ?)", (batch.token,))
         if len(self._ids) > _MAX_CACHED_IDS:
             self._ids.clear()
+
+    def _add_hours(
+        self, statement: str, table: str, rows: Sequence[_Row], sealed: int | None
+    ) -> None:
+        """Add gains to a table of hours; those of sealed hours also to the table of late gains."""
+        self._many(statement.format(table=table), rows)
+        if sealed is not None:
+            late = [row for row in rows if isinstance(row[0], int) and row[0] < sealed]
+            self._many(statement.format(table=f"late_{table}"), late)
 
     def _many(self, statement: str, rows: Iterable[_Row]) -> None:
         self.connection.executemany(statement, map(_clamped, rows))

@@ -1,4 +1,4 @@
-"""Migration of a ledger from version 1 to the current version. All functions block."""
+"""Migration of a ledger from earlier versions to the current one. All functions block."""
 
 import json
 import sqlite3
@@ -7,7 +7,16 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from pipeline.ledger.batch_writer import utf8
-from pipeline.ledger.schema import GAPS, HOLDINGS, INDEXES, VERSION, WRITE_VERSION, transaction
+from pipeline.ledger.schema import (
+    ARCHIVE_TABLES,
+    GAPS,
+    HOLDINGS,
+    INDEXES,
+    VERSION,
+    WRITE_LEDGER_ID,
+    WRITE_VERSION,
+    transaction,
+)
 
 _ID_BYTES: Final = 12
 
@@ -42,24 +51,33 @@ def migrate(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version >= VERSION:
         return
+    with transaction(connection):
+        if version < 2:
+            _migrate_from_1(connection)
+        for statement in filter(str.strip, ARCHIVE_TABLES.split(";")):
+            connection.execute(statement)
+        connection.execute(WRITE_LEDGER_ID)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(WRITE_VERSION)
+
+
+def _migrate_from_1(connection: sqlite3.Connection) -> None:
+    """Give holdings and gaps ids, and add the columns of version 2."""
     connection.create_function("id_of", -1, _id_of, deterministic=True)
     run = connection.execute
-    with transaction(connection):
-        for name in INDEXES:
-            run(f"DROP INDEX IF EXISTS {name}")
-        for name, table, copy in (("holdings", HOLDINGS, _HOLDINGS), ("gaps", GAPS, _GAPS)):
-            run(f"ALTER TABLE {name} RENAME TO old_{name}")
-            run(table)
-            run(copy)
-            run(f"DROP TABLE old_{name}")
-        for statement in INDEXES.values():
-            run(statement)
-        run("ALTER TABLE device_hours ADD COLUMN unknown_ns INTEGER")
-        run("ALTER TABLE state ADD COLUMN boot TEXT NOT NULL DEFAULT ''")
-        for device, text in run("SELECT device, usage FROM state").fetchall():
-            run("UPDATE state SET usage = ? WHERE device = ?", (_with_ids(text), device))
-        run(f"PRAGMA user_version = {VERSION}")
-        run(WRITE_VERSION)
+    for name in INDEXES:
+        run(f"DROP INDEX IF EXISTS {name}")
+    for name, table, copy in (("holdings", HOLDINGS, _HOLDINGS), ("gaps", GAPS, _GAPS)):
+        run(f"ALTER TABLE {name} RENAME TO old_{name}")
+        run(table)
+        run(copy)
+        run(f"DROP TABLE old_{name}")
+    for statement in INDEXES.values():
+        run(statement)
+    run("ALTER TABLE device_hours ADD COLUMN unknown_ns INTEGER")
+    run("ALTER TABLE state ADD COLUMN boot TEXT NOT NULL DEFAULT ''")
+    for device, text in run("SELECT device, usage FROM state").fetchall():
+        run("UPDATE state SET usage = ? WHERE device = ?", (_with_ids(text), device))
 
 
 def _id_of(*parts: object) -> str:

@@ -1,5 +1,6 @@
 """The tables of the ledger file, and its version."""
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ START_KEY: Final = "start_ns"
 APPLICATION_ID: Final = 0x70646C67
 """`pdlg`, the value of SQLite's application id, which identifies the kind of file."""
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Version of the tables, stored in `user_version` and in `meta` as `tables`.
 
 `user_version` is a byte of the header without a checksum. If the two differ, the file is damaged.
@@ -28,8 +29,12 @@ A podgpu that supports only lower versions rejects the file and does not change 
 version, add a migration from each earlier version; it runs when the file is opened for writing.
 Additions that old versions can ignore, such as an index or a key of `meta`, do not raise it.
 
-Version 1, of podgpu 0.1.0, identified holdings and gaps by their start on the wall clock.
+Version 1, of podgpu 0.1.0, identified holdings and gaps by their start on the wall clock. Version 2
+had no tables for the archive.
 """
+
+LEDGER_ID_KEY: Final = "ledger_id"
+"""Key of `meta` with the random id of the ledger, 16 hexadecimal digits."""
 
 HOLDINGS: Final = """
 CREATE TABLE holdings (
@@ -62,6 +67,69 @@ CREATE TABLE gaps (
     reason TEXT NOT NULL
 ) WITHOUT ROWID;
 """
+ARCHIVE_TABLES: Final = """
+CREATE TABLE archive (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 0),
+    sealed_before INTEGER NOT NULL,
+    next_serial INTEGER NOT NULL,
+    location TEXT NOT NULL DEFAULT '',
+    written_ns INTEGER
+);
+CREATE TABLE late_hours (
+    hour INTEGER NOT NULL,
+    device INTEGER NOT NULL,
+    container INTEGER NOT NULL,
+    held_ns INTEGER NOT NULL,
+    busy_ns INTEGER,
+    energy_mj INTEGER,
+    PRIMARY KEY (hour, device, container)
+) WITHOUT ROWID;
+CREATE TABLE late_device_hours (
+    hour INTEGER NOT NULL,
+    device INTEGER NOT NULL,
+    accounted_ns INTEGER NOT NULL,
+    gap_ns INTEGER NOT NULL,
+    busy_ns INTEGER,
+    energy_mj INTEGER,
+    unknown_ns INTEGER,
+    PRIMARY KEY (hour, device)
+) WITHOUT ROWID;
+CREATE TABLE sealed_items (
+    kind TEXT NOT NULL,
+    id NOT NULL,
+    day INTEGER NOT NULL,
+    PRIMARY KEY (kind, id, day)
+) WITHOUT ROWID;
+CREATE TABLE changed_items (
+    kind TEXT NOT NULL,
+    id NOT NULL,
+    PRIMARY KEY (kind, id)
+) WITHOUT ROWID;
+CREATE TABLE outbox_objects (
+    first INTEGER PRIMARY KEY,
+    last INTEGER NOT NULL
+);
+CREATE TABLE outbox (
+    serial INTEGER PRIMARY KEY,
+    row TEXT NOT NULL
+);
+"""
+"""Tables of what is written to the archive. All are empty until `podgpu archive` runs.
+
+- `archive`: one row. Hours before `sealed_before` are sealed: their amounts have serials.
+- `late_hours`, `late_device_hours`: what sealed hours have gained since.
+- `sealed_items`: the sealed holdings and gaps with the UTC day of their end, and the containers
+  with each day for which their facts were sealed. A day is a number of days since the Unix epoch.
+- `changed_items`: holdings, gaps and containers that changed after that.
+- `outbox`: sealed rows that are not in the archive yet, as JSON; `outbox_objects`: the first and
+  the last serial of each object to be written.
+"""
+
+WRITE_LEDGER_ID: Final = (
+    "INSERT OR IGNORE INTO meta "  # noqa: S608
+    f"VALUES ('{LEDGER_ID_KEY}', lower(hex(randomblob(8))));"
+)
+
 INDEXES: Final = MappingProxyType(
     {
         "holdings_by_end": "CREATE INDEX holdings_by_end ON holdings (end_ns, start_ns);",
@@ -115,6 +183,7 @@ CREATE TABLE device_hours (
 ) WITHOUT ROWID;
 {GAPS}
 {"".join(INDEXES.values())}
+{ARCHIVE_TABLES}
 CREATE TABLE state (
     device TEXT PRIMARY KEY,
     at_ns INTEGER NOT NULL,
@@ -130,6 +199,9 @@ _ADDED: Final = frozenset(
 )
 """Columns that version 1 does not have."""
 
+_ARCHIVE_TABLE_NAMES: Final = frozenset(re.findall(r"CREATE TABLE (\w+)", ARCHIVE_TABLES))
+"""Tables that version 2 does not have."""
+
 
 @cache
 def columns(version: int = VERSION) -> frozenset[tuple[str, str]]:
@@ -138,7 +210,9 @@ def columns(version: int = VERSION) -> frozenset[tuple[str, str]]:
         made.executescript(TABLES)
         found = columns_of(made)
     made.close()
-    return found if version >= VERSION else found - _ADDED
+    if version < 3:
+        found = frozenset([each for each in found if each[0] not in _ARCHIVE_TABLE_NAMES])
+    return found - _ADDED if version < 2 else found
 
 
 def columns_of(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:

@@ -13,7 +13,14 @@ from pipeline.ledger.account_state import load
 from pipeline.ledger.file_open import LedgerError, check_integrity, identify, ledger_errors
 from pipeline.ledger.migrations import migrate
 from pipeline.ledger.sample_mark import sample_maker
-from pipeline.ledger.schema import APPLICATION_ID, TABLES, VERSION, WRITE_VERSION, columns_of
+from pipeline.ledger.schema import (
+    APPLICATION_ID,
+    TABLES,
+    VERSION,
+    WRITE_LEDGER_ID,
+    WRITE_VERSION,
+    columns_of,
+)
 from pipeline.model import DeviceUsage
 
 Synchronous = Literal["normal", "full"]
@@ -131,7 +138,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, synchronous: Synchronou
         run("PRAGMA journal_mode = WAL")
         connection.executescript(
             f"BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION_ID}; "
-            f"PRAGMA user_version = {VERSION}; {WRITE_VERSION} COMMIT;"
+            f"PRAGMA user_version = {VERSION}; {WRITE_VERSION} {WRITE_LEDGER_ID} COMMIT;"
         )
     identify(connection, str(path))
     check_integrity(connection, path)

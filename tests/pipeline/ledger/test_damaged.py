@@ -21,6 +21,7 @@ from pipeline.ledger.file_open import (
     to_ledger_error,
 )
 from pipeline.ledger.queries import read_holdings, read_window
+from pipeline.ledger.schema import VERSION
 from pipeline.ledger.write_batch import Batch
 from sinks.ledger.ledger_file import LedgerFile
 from sinks.ledger.options import Options
@@ -131,8 +132,8 @@ def test_r4_a_ledger_of_a_newer_podgpu_is_left_unchanged(path: Path) -> None:
     """Its version is in the header and in the table `meta`."""
     write_ledger(path)
     with closing(sqlite3.connect(path)) as other, other:
-        other.execute("PRAGMA user_version = 3")
-        other.execute("UPDATE meta SET value = '3' WHERE key = 'tables'")
+        other.execute(f"PRAGMA user_version = {VERSION + 1}")
+        other.execute(f"UPDATE meta SET value = '{VERSION + 1}' WHERE key = 'tables'")
     before = path.read_bytes()
     with pytest.raises(ForeignError, match="use a newer podgpu"):
         open_readonly(path)

@@ -1,4 +1,4 @@
-"""A ledger of podgpu 0.1.0 is migrated to the current tables, and continued."""
+"""A ledger of an earlier version is migrated to the current tables, and continued."""
 
 import json
 import shutil
@@ -26,6 +26,10 @@ LIVE_NS = 1_795_928_061_536_695_049
 """Time of the last sample in `live`, by the wall clock."""
 
 
+OF_VERSION_2 = OLD / "ledger-2-day.db"
+"""The same day as `day`, written with the tables of version 2."""
+
+
 @pytest.fixture(params=["day", "live"])
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / "usage.db"
@@ -46,6 +50,12 @@ def content(path: Path) -> list[object]:
             "SELECT * FROM containers",
         )
     ]
+
+
+def all_rows(path: Path) -> list[object]:
+    """Return the rows of all tables of version 2 except `meta`."""
+    tables = sorted({table for table, _ in columns(2)} - {"meta"})
+    return [rows(path, f"SELECT * FROM {table}") for table in tables]  # noqa: S608
 
 
 def version(path: Path) -> tuple[int, ...]:
@@ -74,6 +84,29 @@ def test_migration_keeps_all_content(old: Path) -> None:
     assert len({*ids, *row_ids}) == len(ids) + len(row_ids)
 
 
+def test_version_2_gets_the_tables_of_the_archive_and_keeps_all_content(tmp_path: Path) -> None:
+    path = tmp_path / "usage.db"
+    shutil.copy(OF_VERSION_2, path)
+    assert version(path) == (2,)
+    before = all_rows(path)
+    meta = dict(rows(path, "SELECT key, value FROM meta"))
+    window = window_of(path)
+    assert version(path) == (2,), "a reader changes nothing"
+    with closing(open_readwrite(path, "normal")) as connection:
+        assert columns_of(connection) == columns()
+        assert read_stored_state(connection, str(path)).invalid == 0
+    assert version(path) == (VERSION,)
+    assert all_rows(path) == before
+    after = dict(rows(path, "SELECT key, value FROM meta"))
+    ledger_id = after.pop("ledger_id")
+    assert len(bytes.fromhex(str(ledger_id))) == 8
+    assert after == meta | {"tables": str(VERSION)}
+    assert window_of(path) == window
+    with closing(open_readwrite(path, "normal")):
+        pass
+    assert dict(rows(path, "SELECT key, value FROM meta"))["ledger_id"] == ledger_id
+
+
 def test_a_reader_does_not_migrate_a_ledger_and_can_read_it(old: Path) -> None:
     with closing(open_readonly(old)) as connection:
         window = read_window(connection, 0, FOREVER)
@@ -83,8 +116,11 @@ def test_a_reader_does_not_migrate_a_ledger_and_can_read_it(old: Path) -> None:
     assert version(old) == (1,)
 
 
-def test_a_crash_during_migration_leaves_the_file_unchanged(old: Path) -> None:
+@pytest.mark.parametrize("since", [1, 2])
+def test_a_crash_during_migration_leaves_the_file_unchanged(tmp_path: Path, since: int) -> None:
     """Whichever statement is the last one."""
+    old = tmp_path / "usage.db"
+    shutil.copy(OLD / "ledger-0.1.0-day.db" if since == 1 else OF_VERSION_2, old)
     before, count = content(old), 0
 
     class CrashError(Exception):
@@ -112,8 +148,8 @@ def test_a_crash_during_migration_leaves_the_file_unchanged(old: Path) -> None:
         finally:
             connection.close()
         if not done:
-            assert (version(old), content(old)) == ((1,), before)
-    assert count > 10
+            assert (version(old), content(old)) == ((since,), before)
+    assert count > 8
     assert (version(old), content(old)) == ((VERSION,), before)
 
 

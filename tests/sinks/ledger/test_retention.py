@@ -96,7 +96,7 @@ async def test_nothing_is_lost_when_the_disk_is_full_for_a_while(tmp_path: Path)
         pytest.skip("mounting a small tmpfs takes root")
     disk = tmp_path / "disk"
     disk.mkdir()
-    if await in_thread(run, "mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)):
+    if await in_thread(run, "mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", str(disk)):
         pytest.skip("no mounts here")
     try:
         harness = SinkHarness(disk / "usage.db", commit_interval=Duration.parse("100ms"))
