@@ -4,9 +4,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from pipeline.ledger.schema import HOUR_NS
+from tests.bench.fleet.__main__ import Fleet, write_fleet
 from tests.bench.fleet.ledger_files import MAKER, write_ledger
 from tests.bench.fleet.node_plan import DAY_NS, FIRST_DAY, plan_node
 from tests.pipeline.ledger.open_ledger import assert_adds_up, window_of
@@ -20,7 +22,7 @@ def _write(folder: Path, number: int, days: int = 1, step_hours: int = 24) -> li
     paths = []
     for span in plan.spans:
         paths.append(folder / f"{plan.name}-{span.number}.db")
-        for _ in write_ledger(paths[-1], plan, span, SEED, step_hours):
+        for _, _ in write_ledger(paths[-1], plan, span, SEED, step_hours):
             pass
     return paths
 
@@ -63,7 +65,7 @@ def test_equal_seeds_write_equal_ledgers(tmp_path: Path) -> None:
     dumps = []
     for path in (one, again):
         with closing(sqlite3.connect(path)) as connection:
-            dumps.append([line for line in connection.iterdump() if "ledger_id" not in line])
+            dumps.append(list(connection.iterdump()))
     assert dumps[0] == dumps[1]
 
 
@@ -80,3 +82,23 @@ def test_some_nodes_go_away_come_later_or_lose_their_disk() -> None:
     assert len(spans[REPLACED]) == 2
     models = {device.model for number in range(6) for device in plan_node(number, 1, SEED).gpus}
     assert len(models) == 2
+
+
+@pytest.mark.slow
+def test_the_archive_has_the_amounts_of_the_ledgers(tmp_path: Path) -> None:
+    fleet = Fleet(nodes=2, days=2, seed=SEED, clusters=2, step_hours=6, out=tmp_path, keep=True)
+    rows = write_fleet(fleet)
+    assert write_fleet(fleet) == 0, "each node is written once"
+    with duckdb.connect() as database:
+        archived = database.execute(
+            "SELECT cluster, count(*), count(DISTINCT serial), "  # noqa: S608
+            "sum(held_ns) FILTER (row = 'usage'), sum(accounted_ns) "
+            f"FROM read_parquet('{fleet.location}/v1/nodes/**/*.parquet') GROUP BY 1 ORDER BY 1"
+        ).fetchall()
+    assert sum(count for _, count, *_ in archived) == rows
+    for number, (cluster, count, serials, held, accounted) in enumerate(archived):
+        assert cluster == f"cluster-{number + 1}"
+        assert count == serials
+        (path,) = fleet.ledgers.glob(f"gpu-{number:04}-*.db")
+        totals = window_of(path).totals
+        assert held == accounted == sum(total.accounted_ns for total in totals)
