@@ -1,36 +1,53 @@
-"""Recording rules: what was used in each five minutes, for sums over weeks.
+"""Recording rules: what was used in each five minutes, hour and day, for sums over weeks.
 
 `increase()` extrapolates to the ends of its window, and does not count the first sample of a
 series. Over a week of short pods both are large errors. The rules record the exact difference
 between the last sample of the last five minutes and the last sample before. So the sum of the
 recorded values over any time is what the counter has grown in that time.
+
+The sums of hours and days have far fewer points and no pods: a report on months reads them.
 """
 
 from typing import Any, Final
 
 import yaml
 
-DEVICE: Final = "UUID, GPU_I_ID, GPU_CI_ID"
-OF_DEVICE: Final = f"Hostname, gpu, GPU_I_PROFILE, {DEVICE}"
-OF_CONTAINER: Final = f"namespace, pod, container, pod_uid, {OF_DEVICE}"
+from podgpu.cli.usage.prometheus.recorded_series import (
+    CONTAINER,
+    DAY,
+    DEVICE,
+    HOUR,
+    LONGEST_GAP,
+    OF_CONTAINERS,
+    OF_DEVICE,
+    OF_DEVICES,
+    OF_NAMESPACE,
+    STEP,
+    STEP_SECONDS,
+    STEPS,
+    UNMEASURED,
+    container_growth,
+    container_rule,
+    device_growth,
+    device_rule,
+    namespace_rule,
+    steps_rule,
+)
+
+__all__ = [
+    "DEVICE",
+    "GPUS",
+    "OF_DEVICE",
+    "RULES",
+    "STEP",
+    "STEP_SECONDS",
+    "container_rule",
+    "device_rule",
+    "rules_text",
+    "workload_rule",
+]
+
 OF_WORKLOAD: Final = "Hostname, namespace, owner_kind, owner_name"
-
-STEP: Final = "5m"
-STEP_SECONDS: Final = 300
-_LATE: Final = "30s"
-"""By this time, samples with a timestamp before a window are stored."""
-_BEFORE: Final = "5m30s"
-_LONGEST_GAP: Final = "1h"
-
-
-def container_rule(quantity: str) -> str:
-    """Return the name of the rule for a quantity of containers, such as `held_seconds`."""
-    return f"podgpu:container_{quantity}:increase{STEP}"
-
-
-def device_rule(quantity: str) -> str:
-    """Return the name of the rule for a quantity of devices, such as `free_seconds`."""
-    return f"podgpu:device_{quantity}:increase{STEP}"
 
 
 def workload_rule(quantity: str) -> str:
@@ -38,46 +55,30 @@ def workload_rule(quantity: str) -> str:
     return f"podgpu:workload_{quantity}:increase{STEP}"
 
 
-OF_CONTAINERS: Final = ("held_seconds", "busy_seconds", "energy_joules")
-OF_DEVICES: Final = (
-    *("accounted_seconds", "free_seconds", "unknown_held_seconds", "busy_seconds"),
-    *("unattributed_busy_seconds", "unattributed_energy_joules"),
-)
 GPUS: Final = "podgpu:device_gpus:ratio"
 """A device in GPUs: 1, or the part of a MIG instance by its compute slices."""
 
 _FOUR_SLICES: Final = r'".*\\b(A30|RTX PRO 6000)\\b.*"'
 
+_OF_NAMESPACES: Final = (*OF_CONTAINERS, UNMEASURED)
 
-def _last(metric: str, labels: str, window: str, offset: str) -> str:
-    return f"max by ({labels}) (last_over_time({metric}[{window}] offset {offset}))"
+_AFTER_HOUR: Final = "on () (minute() >= 5 < 10)"
+"""Once an hour. The evaluation before has recorded the last five minutes of the hour."""
 
+_AFTER_DAY: Final = "on () (hour() == 0 and on () minute() >= 10 < 15)"
+"""Once a day, after the sums of the last hour."""
 
-def _increase(metric: str, labels: str, guard: str) -> str:
-    """Return the growth of a counter in five minutes.
-
-    If the counter was reset, it is what the counter has counted since. If there is no earlier
-    value, the whole value counts if `guard` has an earlier one: then the series is new. Otherwise
-    it is unknown when the value was counted.
-
-    The value before is that of the five minutes before, if there is one. A longer window would
-    contain the last value of a podgpu with another address that has ended.
-    """
-    now = _last(metric, labels, STEP, _LATE)
-    before = _last(metric, labels, STEP, _BEFORE)
-    earlier = _last(metric, labels, _LONGEST_GAP, _BEFORE)
-    return (
-        f"{now}\n  - (\n    {before}\n    or {earlier}\n  ) >= 0\n"
-        f"or (\n  {now}\n  and on ({DEVICE}) last_over_time({guard}[{_LONGEST_GAP}]"
-        f" offset {_BEFORE})\n)"
-    )
+_EARLIER: Final = "offset 3m"
+"""The ends of the window are between two evaluations, where there is no sample: whether a window
+includes a sample at its start depends on the release of Prometheus. And no sum needs a value of the
+same evaluation, which vmalert may not have stored yet."""
 
 
 def _sizes() -> str:
     device = f"max by ({DEVICE})"
 
     def known(matchers: str) -> str:
-        return f"{device} (last_over_time(podgpu_device_info{{{matchers}}}[{_LONGEST_GAP}]))"
+        return f"{device} (last_over_time(podgpu_device_info{{{matchers}}}[{LONGEST_GAP}]))"
 
     parts = [known('GPU_I_PROFILE=""')]
     for slices in (1, 2, 3, 4, 7):
@@ -95,7 +96,7 @@ def _by_workload(value: str) -> str:
     """
     owner = (
         "topk by (pod_uid) (1, max by (pod_uid, owner_kind, owner_name) "
-        f'(last_over_time(podgpu_pod_info{{pod_uid!="",owner_name!=""}}[{_LONGEST_GAP}])))'
+        f'(last_over_time(podgpu_pod_info{{pod_uid!="",owner_name!=""}}[{LONGEST_GAP}])))'
     )
     return (
         f"sum by ({OF_WORKLOAD}) (\n"
@@ -104,25 +105,49 @@ def _by_workload(value: str) -> str:
     )
 
 
+def _hours() -> dict[str, str]:
+    """Return the rules that sum up the five minutes of each UTC hour."""
+
+    def over(rule: str) -> str:
+        return f"sum_over_time({rule}[1h] {_EARLIER})"
+
+    held, busy = (over(container_rule(name)) for name in ("held_seconds", "busy_seconds"))
+    of_namespaces = {name: over(container_rule(name)) for name in OF_CONTAINERS}
+    of_namespaces[UNMEASURED] = f"{held} unless on ({CONTAINER}, {DEVICE}) {busy}"
+    every = {
+        namespace_rule(name, HOUR): f"sum by ({OF_NAMESPACE}) ({value})"
+        for name, value in of_namespaces.items()
+    }
+    every |= {device_rule(name, HOUR): over(device_rule(name)) for name in OF_DEVICES}
+    every[steps_rule(HOUR)] = over(STEPS)
+    return {name: f"{value} and {_AFTER_HOUR}" for name, value in every.items()}
+
+
+def _days() -> dict[str, str]:
+    """Return the rules that sum up the hours of each UTC day."""
+    names = [(namespace_rule(name, HOUR), namespace_rule(name, DAY)) for name in _OF_NAMESPACES]
+    names += [(device_rule(name, HOUR), device_rule(name, DAY)) for name in OF_DEVICES]
+    names.append((steps_rule(HOUR), steps_rule(DAY)))
+    return {day: f"sum_over_time({hour}[1d] {_EARLIER}) and {_AFTER_DAY}" for hour, day in names}
+
+
 def _rules() -> list[dict[str, str]]:
-    of_containers = {
-        container_rule(name): _increase(
-            f"podgpu_container_{name}_total", OF_CONTAINER, "podgpu_device_accounted_seconds_total"
-        )
-        for name in OF_CONTAINERS
-    }
-    of_devices = {
-        device_rule(name): _increase(
-            f"podgpu_device_{name}_total", OF_DEVICE, f"podgpu_device_{name}_total"
-        )
-        for name in OF_DEVICES
-    }
+    of_containers = {container_rule(name): container_growth(name) for name in OF_CONTAINERS}
+    of_devices = {device_rule(name): device_growth(name) for name in OF_DEVICES}
     held = container_rule("held_seconds")
     of_workloads = {
         **{workload_rule(name): _by_workload(container_rule(name)) for name in OF_CONTAINERS},
         workload_rule("gpu_seconds"): _by_workload(f"{held} * on ({DEVICE}) group_left () {GPUS}"),
     }
-    every = {GPUS: _sizes(), **of_containers, **of_devices, **of_workloads}
+    every = {
+        GPUS: _sizes(),
+        **of_containers,
+        **of_devices,
+        **of_workloads,
+        STEPS: "vector(1)",
+        **_hours(),
+        **_days(),
+    }
     return [{"record": name, "expr": expr} for name, expr in every.items()]
 
 
@@ -131,7 +156,8 @@ RULES: Final[dict[str, Any]] = {
 }
 
 _HEAD: Final = """\
-# Recording rules of the dashboard "podgpu: usage and cost", explained in docs/dashboards.md.
+# Recording rules of the dashboard "podgpu: usage and cost" and of `podgpu usage --prometheus`,
+# explained in docs/dashboards.md.
 # `python -m deploy.dashboards` writes this file. Without the Prometheus operator, Prometheus can
 # use it as a rule file.
 """

@@ -20,7 +20,7 @@ PASSWORD: Final = "PODGPU_PASSWORD"  # noqa: S105 -- the variable's name
 _OPTIONS: Final = {
     "ca_file": (
         "FILE",
-        "CA certificate to verify the daemon's certificate with; default: those of this machine",
+        "CA certificate to verify the server's certificate with; default: those of this machine",
     ),
     "cert_file": ("FILE", "client certificate to present"),
     "key_file": ("FILE", "private key of the client certificate"),
@@ -32,16 +32,21 @@ _OPTIONS: Final = {
 }
 
 
-def add_access(parser: argparse.ArgumentParser, default: Any = None) -> None:
-    """Add the options to a command that queries a daemon. `access_of` reads their values.
+def add_access(
+    parser: argparse.ArgumentParser,
+    default: Any = None,
+    title: str = "a daemon with TLS or a password",
+) -> None:
+    """Add the options to a command that queries a server. `access_of` reads their values.
 
     Args:
         parser: the parser of the command.
         default: default of the options; `argparse.SUPPRESS` for a subcommand of a command that has
             these options too.
+        title: heading of the options in the help text.
     """
     group = parser.add_argument_group(
-        "a daemon with TLS or a password",
+        title,
         "Each FILE and NAME can be set by an environment variable instead, such as PODGPU_CA_FILE.",
     )
     for name, (metavar, help_text) in _OPTIONS.items():

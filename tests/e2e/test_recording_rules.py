@@ -209,16 +209,16 @@ def test_recorded_sums_are_what_the_counters_have_grown(promtool: Path, tmp_path
     run(promtool, "test", "rules", cases)
 
 
-def as_test(name: str, case: Case) -> dict[str, Any]:
+def as_test(name: str, case: Case, interval: str = "15s", at: str = AFTER) -> dict[str, Any]:
     """Return a case as promtool reads it; values are compared to three decimals."""
     return {
         "name": name,
-        "interval": "15s",
+        "interval": interval,
         "input_series": [{"series": one, "values": values} for one, values in case.series.items()],
         "promql_expr_test": [
             {
                 "expr": f"round(sum({expr}), 0.001)",
-                "eval_time": AFTER,
+                "eval_time": at,
                 "exp_samples": [{"labels": "{}", "value": round(value, 3)}],
             }
             for expr, value in case.expected.items()

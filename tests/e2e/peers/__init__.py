@@ -83,6 +83,10 @@ _ALL = {
         {"vmagent": f"{_VICTORIA}/app/vmagent"},
         values={f"{_VICTORIA}/lib/buildinfo.Version": "vmagent-v1.148.9"},
     ),
+    "victoriametrics": _Module(
+        {name: f"{_VICTORIA}/app/{name}" for name in ("victoria-metrics", "vmalert")},
+        values={f"{_VICTORIA}/lib/buildinfo.Version": "v1.148.9"},
+    ),
     "node_exporter": _Module(
         {"node_exporter": "github.com/prometheus/node_exporter"},
         values={_VERSION_OF_PROMETHEUS: "1.12.1"},
@@ -101,6 +105,8 @@ _ALL = {
 _ALL["grafana_schema"] = _Module({"grafana_schema": "podgpu.test/peers/grafana_schema"})
 # The reference parser of compose files.
 _ALL["compose"] = _Module({"compose": "github.com/compose-spec/compose-go/v2/cmd"})
+# An S3 server that stores objects as files of a folder.
+_ALL["versitygw"] = _Module({"versitygw": "github.com/versity/versitygw/cmd/versitygw"})
 _ALL |= {
     "kubectl": _Module(
         {"kubectl": "k8s.io/kubernetes/cmd/kubectl"},
@@ -137,6 +143,14 @@ class Prometheus:
 
     server: Path
     promtool: Path
+
+
+@dataclass(frozen=True, slots=True)
+class VictoriaMetrics:
+    """Paths of the single-node VictoriaMetrics, and of vmalert, which evaluates its rules."""
+
+    server: Path
+    vmalert: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +191,13 @@ def prometheus() -> Prometheus:
     return Prometheus(folder / "prometheus", folder / "promtool")
 
 
+def victoria_metrics() -> VictoriaMetrics:
+    """Return VictoriaMetrics; build it if missing, which takes about three minutes."""
+    _make("victoriametrics")
+    folder = BUILT / "victoriametrics"
+    return VictoriaMetrics(folder / "victoria-metrics", folder / "vmalert")
+
+
 def scrapers() -> Scrapers:
     """Return the programs that scrape; a first build takes about eight minutes."""
     return Scrapers(
@@ -206,6 +227,11 @@ def grafana_schema() -> Path:
 def compose() -> Path:
     """Return the parser of compose files; build it if missing, which takes half a minute."""
     return _one("compose")
+
+
+def versitygw() -> Path:
+    """Return the S3 server; build it if missing, which takes one and a half minutes."""
+    return _one("versitygw")
 
 
 def kubectl() -> Path:
