@@ -216,6 +216,30 @@ def test_a_late_gain_is_a_further_row_with_only_the_gain(world: World) -> None:
     assert kinds(world.rows()) == ["usage", "device", "container", "usage", "device"]
 
 
+def test_a_gain_of_an_hour_that_is_not_sealed_is_not_late(world: World) -> None:
+    """The first hour that is not sealed, and later ones."""
+    world.usage(2, "a", (5, 4, 3))
+    world.write()
+    (sealed,) = world.connection.execute("SELECT sealed_before FROM archive").fetchone()
+    for ago in (world.now_ns // HOUR_NS - sealed, 0):
+        world.usage(ago, "a", (2, 2, 1))
+    assert not world.connection.execute("SELECT * FROM late_hours").fetchall()
+    world.wait(200)
+    world.write()
+    check_archive(world)
+
+
+def test_a_late_gain_keeps_the_names_that_it_needs(world: World) -> None:
+    """Even if retention has removed all other data of the container and the device."""
+    world.usage(100, "a", (5, 4, 3), 1)
+    world.write()
+    world.usage(100, "a", (1, 1, 1), 1)
+    world.retain(1)
+    assert not world.connection.execute("SELECT * FROM hours").fetchall()
+    world.write()
+    check_archive(world)
+
+
 def test_facts_that_change_are_repeated_for_each_sealed_day(world: World) -> None:
     world.usage(30, "a", (5, 4, 3))
     world.usage(3, "a", (5, 4, 3))
