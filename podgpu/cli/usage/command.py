@@ -2,19 +2,14 @@
 
 import argparse
 import gc
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
-from config.errors import ConfigError, Problem
-from config.message_text import did_you_mean
-from config.schema import Config
 from pipeline.base.clock import SystemClock
 from pipeline.base.errors import PermanentError, TransientError
-from pipeline.diagnostics.process_lookup import Daemon
 from pipeline.ledger.file_open import (
     CorruptError,
     ForeignError,
@@ -38,14 +33,8 @@ from pipeline.ledger.reports import (
 )
 from pipeline.model.ledger_usage import UsageWindow
 from podgpu.cli.arguments import MOST_HOLDINGS
-from podgpu.cli.demo.ledger_place import latest
-from podgpu.cli.doctor.config_selection import (
-    SeveralDaemonsError,
-    config_of,
-    configured,
-    is_configured,
-)
 from podgpu.cli.terminal_text import EXIT_UNWRITTEN, complain, put, terminal_width
+from podgpu.cli.usage.found_ledger import found_ledger
 from podgpu.cli.usage.report_csv_json import (
     holdings_csv,
     holdings_document,
@@ -79,7 +68,7 @@ def usage(arguments: argparse.Namespace) -> int:
             f"--since ({utc(start_ns)} UTC) is not before {until} ({utc(end_ns)} UTC): "
             "give an earlier --since"
         )
-    path = arguments.ledger or _found(arguments)
+    path = found_ledger(arguments)
     limit = int(arguments.limit or MOST_HOLDINGS) if arguments.holdings else 0
     try:
         with _without_gc():
@@ -165,75 +154,3 @@ def _holdings_text(window: UsageWindow, rows: list[HoldingRecord], limit: int, f
     if form == "csv":
         return holdings_csv(window, rows)
     return "\n".join(holding_lines(window, rows, terminal_width()))
-
-
-def _found(arguments: argparse.Namespace) -> Path:
-    """Return the ledger's path; if no option names it, say on stderr which ledger it is.
-
-    Raises:
-        ConfigError: the configuration cannot be read, is invalid, or has no such sink.
-        PermanentError: several podgpu run here.
-    """
-    if arguments.config is not None:
-        return ledger_of(*configured(arguments.config, ()), arguments.sink)
-    if arguments.sink is None and not is_configured():
-        demo = latest(os.environ)
-        if demo is not None:
-            complain(f"podgpu: reading {demo}, the ledger that podgpu demo wrote last")
-            return demo
-    try:
-        config, origin = configured(None, ())
-    except SeveralDaemonsError as error:
-        raise PermanentError(_choices(error.daemons, arguments.sink)) from error
-    path = ledger_of(config, origin, arguments.sink)
-    complain(f"podgpu: reading {path}, the ledger of {origin}")
-    return path
-
-
-def _choices(daemons: Sequence[Daemon], sink: str | None) -> str:
-    """Return the error about several daemons: each with its ledger, and how to choose it."""
-    lines = [f"{len(daemons)} podgpu processes run here: choose the ledger of one of them"]
-    for daemon in daemons:
-        try:
-            found = config_of(daemon)
-            how = "its ledger is unknown: give the file as --ledger"
-            if found is not None:
-                how = f"podgpu usage --ledger {ledger_of(*found, sink)}"
-        except ConfigError as error:
-            how = "; ".join(f"{each.path} {each.message}" for each in error.problems)
-        lines.append(f"  {daemon}: {how}")
-    return "\n".join(lines)
-
-
-KIND: Final = "ledger"
-"""The kind of sink that stores a ledger."""
-
-_HINT: Final = (
-    "add a sink of kind ledger, or give the file as --ledger. For example, add to sinks: "
-    "usage: {kind: ledger, path: /var/lib/podgpu/usage.db}. podgpu demo writes a ledger of sample "
-    "data"
-)
-
-
-def ledger_of(config: Config, origin: str, sink: str | None) -> Path:
-    """Return the path of the ledger file that a configuration names.
-
-    Args:
-        config: the configuration.
-        origin: where it comes from, for messages.
-        sink: name of the sink; None for the first sink of kind `ledger`.
-
-    Raises:
-        ConfigError: the configuration has no such sink.
-    """
-    found = [name for name, each in config.sinks.items() if each.kind == KIND]
-    if sink is None and not found:
-        raise ConfigError(origin, [Problem("sinks", "has no ledger", _HINT)])
-    if sink is not None and sink not in found:
-        others = f"its ledgers are: {', '.join(found)}" if found else _HINT
-        text = f"has no ledger with the name given by --sink; {others}"
-        problem = Problem("sinks", text, did_you_mean(sink, found))
-        raise ConfigError(origin, [problem])
-    options = config.sinks[found[0] if sink is None else sink].options
-    path: Path = cast("Any", options).path
-    return path
