@@ -112,6 +112,8 @@ class HoldingRecord:
         busy_peak_ppm: the largest such part of an interval between two samples; None if it was
             never known.
         xids: (code, count) of XID errors during the holding, sorted by code.
+        node: name of the node, in a list of several nodes.
+        cluster: name of the cluster, in a list of several nodes.
     """
 
     device: str
@@ -131,6 +133,8 @@ class HoldingRecord:
     busy_mean_ppm: int | None
     busy_peak_ppm: int | None
     xids: tuple[tuple[int, int], ...]
+    node: str = ""
+    cluster: str = ""
 
 
 def read_window(

@@ -153,25 +153,54 @@ def group_keys(
     unique: Mapping[Parts, str] = {}
     if by.kind == "pod":
         unique = _pod_names(groups)
-    if by.kind == "device":
+    if by.kind == "device" and by.several_nodes:
+        by_place: dict[Parts, DeviceTotal] = {
+            (one.cluster, one.node, one.device): one for one in totals
+        }
+        unique = _unique({parts: _placed_device(by_place, parts) for parts in groups})
+    elif by.kind == "device":
         shown = device_names(totals)
         unique = {parts: shown[parts[0]] for parts in groups if parts[0] in shown}
     return [GroupKey(parts, unique.get(parts) or _name(by, parts)) for parts in groups]
+
+
+def _placed_device(by_place: Mapping[Parts, DeviceTotal], parts: Parts) -> str:
+    cluster, node, uuid, _ = parts
+    total = by_place.get((cluster or "", node or "", uuid))
+    name = f"{uuid}" if total is None else _device_name(total)
+    return f"{node or NONE} {name}"
+
+
+def _unique(names: Mapping[Parts, str]) -> Mapping[Parts, str]:
+    """Return names in which those that several groups have are followed by the group's place."""
+    count = Counter(names.values())
+    return {
+        parts: f"{name} ({'/'.join(part or NONE for part in parts[:3])})"
+        if count[name] > 1
+        else name
+        for parts, name in names.items()
+    }
 
 
 def _pod_names(groups: Iterable[Parts]) -> Mapping[Parts, str]:
     """Return a unique name of each pod for reports."""
     alike: dict[str, list[Parts]] = {}
     for parts in groups:
-        namespace, pod, uid = parts
+        *_, namespace, pod, uid = parts
         name = uid_name(uid) if pod is None else pod
         if namespace is not None or pod is not None:
             name = f"{namespace or NONE}/{name}"
         alike.setdefault(name, []).append(parts)
-    return {
-        parts: f"{name} ({uid_name(parts[2])})" if len(members) > 1 else name
+    found = {
+        parts: f"{name} ({uid_name(parts[-1])})" if len(members) > 1 else name
         for name, members in alike.items()
         for parts in members
+    }
+    # Pods of unknown UID on several nodes.
+    count = Counter(found.values())
+    return {
+        parts: f"{name} on {parts[1] or NONE}, {parts[0] or NONE}" if count[name] > 1 else name
+        for parts, name in found.items()
     }
 
 
@@ -181,6 +210,8 @@ def _name(by: GroupBy, parts: Parts) -> str:
             return f"{model or NONE} {profile or ''}".rstrip()
         case "device", (uuid, name):
             return f"{uuid} {name}" if name else f"{uuid}"
+        case "node", (None, node):
+            return node or NONE
         case "label", ("",):
             return EMPTY
         case _:
