@@ -58,6 +58,11 @@ class PriceFile(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.Meta(pattern=r"^[A-Z]{3}\Z"),
         Doc("Currency of all prices: a code of ISO 4217, such as EUR."),
     ]
+    provider: Annotated[
+        str,
+        msgspec.Meta(min_length=1, max_length=200),
+        Doc("Name of the provider of the GPUs in exports for FinOps."),
+    ] = "podgpu"
     tz: Annotated[str, Doc("Time zone of the days, such as Europe/Berlin.")] = "UTC"
     gpu_hour: Annotated[
         tuple[HourPrices, ...],

@@ -47,10 +47,12 @@ class PriceList:
 
     Attributes:
         currency: code of the currency (ISO 4217).
+        provider: name of the provider of the GPUs.
         changes: the times at which a price changes: full hours, in ns of Unix time, sorted.
     """
 
     currency: str
+    provider: str
     changes: tuple[int, ...]
     _hours: dict[State, tuple[_Entry, ...]]
     _energy: tuple[_Entry, ...]
@@ -91,7 +93,7 @@ class PriceList:
             for entry in listed
             for start in entry.starts
         }
-        return cls(file.currency, tuple(sorted(changes)), hours, energy)
+        return cls(file.currency, file.provider, tuple(sorted(changes)), hours, energy)
 
     @property
     def charges_time(self) -> bool:

@@ -1,0 +1,239 @@
+"""The rows of a FOCUS export, from an archive and prices.
+
+FOCUS is the FinOps Open Cost and Usage Specification (https://focus.finops.org/). The sum of the
+billed costs is exactly the total of a report on the same usage: see `_adjustments`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+from datetime import datetime, tzinfo
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Any, Final
+
+from pipeline.archive.database import Database, literal
+from pipeline.archive.focus_periods import ChargePeriod, charge_periods, days_around, timestamp
+from pipeline.archive.focus_view import AMOUNTS, ORDER, PRICED, TABLES, VIEW
+from pipeline.base.errors import PermanentError, TransientError
+from pipeline.ledger.reports.costs import gpu_fraction, round_to_total
+from pipeline.ledger.reports.grouped_usage import PriceClass
+from pipeline.ledger.reports.price_list import PriceList
+
+_HOUR_NS: Final = 3_600 * 10**9
+_KWH_MJ: Final = 3_600_000 * 1_000
+_MOST_NAMED: Final = 10
+_BATCH: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FocusExport:
+    """What a FOCUS export contains.
+
+    Attributes:
+        start_ns: start of the span, in ns of Unix time.
+        end_ns: end of the span. Hours that begin in the span are exported.
+        tz: the time zone of charge periods and billing periods.
+        hourly: whether a charge period is an hour instead of a day.
+        prices: the prices.
+    """
+
+    start_ns: int
+    end_ns: int
+    tz: tzinfo
+    hourly: bool
+    prices: PriceList
+
+
+def columns(database: Database) -> list[str]:
+    """Return the names of the columns, after `create_focus`."""
+    return [str(name) for name, *_ in database.execute("DESCRIBE focus")]
+
+
+def create_focus(database: Database, export: FocusExport) -> list[str]:
+    """Make the view `focus` from the view `archive_rows`.
+
+    Returns:
+        A sentence for each model whose MIG instances have no price, because their profile is
+        unknown. Their time is not in the view.
+
+    Raises:
+        TransientError: there is no usage in the span.
+        PermanentError: a model, or a cluster, has no price at some time.
+    """
+    database.execute(TABLES)
+    periods = _periods(database, export)
+    _insert(
+        database,
+        "focus_periods",
+        [tuple(map(timestamp, astuple(each))) for each in periods],
+    )
+    database.execute(AMOUNTS)
+    _insert(database, "focus_prices", _prices(database, export.prices))
+    parts, notes = _parts(database)
+    _insert(database, "focus_parts", parts)
+    database.execute(PRICED)
+    database.execute(
+        f"SET VARIABLE currency = {literal(export.prices.currency)}; "
+        f"SET VARIABLE provider = {literal(export.prices.provider)}"
+    )
+    database.execute(VIEW)
+    return notes
+
+
+def focus_rows(database: Database, export: FocusExport) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the rows in lists, after `create_focus`: first the charges, then the adjustments.
+
+    Values are texts, `Decimal`, `datetime` in UTC, or None.
+    """
+    names = columns(database)
+    adjustments = _adjustments(database, names, export)
+    yield from database.stream(f"SELECT * FROM focus ORDER BY {ORDER}")  # noqa: S608 - a constant
+    if adjustments:
+        yield adjustments
+
+
+def _periods(database: Database, export: FocusExport) -> list[ChargePeriod]:
+    """Return the charge periods that have usage."""
+    span = timestamp(export.start_ns), timestamp(export.end_ns)
+    ((first, last),) = database.execute(
+        "SELECT epoch_ns(min(hour)), epoch_ns(max(hour)) FROM archive_rows "
+        "WHERE row IN ('usage', 'device') AND hour >= ? AND hour < ?",
+        span,
+    )
+    if first is None:
+        raise TransientError("the archive has no usage in this time; give another --since")
+    start, end = days_around(first, last, export.tz)
+    found = charge_periods(
+        max(-(-export.start_ns // _HOUR_NS) * _HOUR_NS, start),
+        min(-(-export.end_ns // _HOUR_NS) * _HOUR_NS, end),
+        export.prices.changes,
+        export.tz,
+        hourly=export.hourly,
+    )
+    return list(found)
+
+
+def _prices(database: Database, prices: PriceList) -> list[tuple[Any, ...]]:
+    """Return the rows of `focus_prices`.
+
+    Raises:
+        PermanentError: a price is unknown.
+    """
+    rows: list[tuple[Any, ...]] = []
+    missing: list[str] = []
+    for kind, cluster, model, start, ns in database.execute(
+        "SELECT kind, cluster, model, price_start, epoch_ns(price_start) FROM focus_amounts "
+        "GROUP BY ALL ORDER BY ALL"
+    ):
+        if not (prices.charges_energy if kind == "energy" else prices.charges_time):
+            continue
+        if kind == "energy":
+            price = prices.kwh(cluster, ns)
+        else:
+            price = prices.gpu_hour(kind, model, cluster, ns)
+        if price is None:
+            what = "a kilowatt hour" if kind == "energy" else f"an hour of {model or 'a GPU'}"
+            missing.append(f"{what} in {cluster or 'this cluster'} from {start:%Y-%m-%d %H:%M} UTC")
+        rows.append((kind, cluster, model, start, price))
+    if missing:
+        named = list(dict.fromkeys(missing))
+        more = f", and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        raise PermanentError(
+            f"the price file has no price of {', '.join(named[:_MOST_NAMED])}{more}. A row of "
+            "FOCUS must have a cost, so nothing is exported; add an entry, with the price 0 if it "
+            "costs nothing"
+        )
+    return rows
+
+
+def _parts(database: Database) -> tuple[list[tuple[Any, ...]], list[str]]:
+    """Return the rows of `focus_parts`, and a note for each model with an unknown part."""
+    rows: list[tuple[Any, ...]] = []
+    notes: list[str] = []
+    for model, profile, is_instance in database.execute(
+        "SELECT DISTINCT model, profile, is_instance FROM focus_amounts ORDER BY ALL"
+    ):
+        one = PriceClass(model=model, profile=profile, is_instance=is_instance)
+        part = gpu_fraction(one)
+        if part is None:
+            notes.append(
+                f"MIG instances of {model or 'a GPU'} with the profile {profile or '(unknown)'} "
+                "have no rows: it is unknown which part of the GPU they are, and so what they cost"
+            )
+        else:
+            rows.append((model, profile, is_instance, part.numerator, part.denominator))
+    return rows, notes
+
+
+def _adjustments(
+    database: Database, names: Sequence[str], export: FocusExport
+) -> list[tuple[Any, ...]]:
+    """Return the rows that make up for rounding, at most one for each account and month.
+
+    Costs of rows are products of quantities with nine decimal places. The total of a report is
+    calculated without rounding, and then rounded to cents. The exact costs by account and month
+    are rounded in the same way, so that they sum to this total, and a row adds the difference.
+    """
+    exact: dict[tuple[str, datetime, datetime], Fraction] = {}
+    for account, start, end, kind, price, slices, of_slices, amount in database.execute(
+        "SELECT account, billing_start, billing_end, kind, unit_price, slices, of_slices, "
+        "sum(amount) FROM focus_charges GROUP BY ALL ORDER BY ALL"
+    ):
+        unit = Fraction(1, _KWH_MJ) if kind == "energy" else Fraction(slices, of_slices * _HOUR_NS)
+        cost = Fraction(price) * unit * int(amount)
+        exact[account, start, end] = exact.get((account, start, end), Fraction(0)) + cost
+    sums = "SELECT account, billing_start, sum(cost) FROM focus_charges GROUP BY ALL"
+    of_rows = {(account, start): cost for account, start, cost in database.execute(sums)}
+    spans = (
+        "SELECT billing_start, min(period_start), max(period_end) FROM focus_periods GROUP BY ALL"
+    )
+    charges = {start: (first, after) for start, first, after in database.execute(spans)}
+    found = []
+    rounded = round_to_total(list(exact.values()))
+    with localcontext(prec=60):
+        for (account, start, end), total in zip(exact, rounded, strict=True):
+            difference = total - of_rows[account, start]
+            if difference:
+                values = _adjustment(export, account, (start, end), charges[start], difference)
+                found.append(tuple([values.get(name) for name in names]))
+    return found
+
+
+def _adjustment(
+    export: FocusExport,
+    account: str,
+    billing: tuple[datetime, datetime],
+    charge: tuple[datetime, datetime],
+    cost: Decimal,
+) -> dict[str, Any]:
+    costs = ("BilledCost", "ContractedCost", "EffectiveCost", "ListCost")
+    return dict.fromkeys((*costs, "PricingCurrencyEffectiveCost"), cost) | {
+        "BillingAccountId": account,
+        "BillingAccountName": account,
+        "BillingAccountType": "Cluster",
+        "BillingCurrency": export.prices.currency,
+        "BillingPeriodStart": billing[0],
+        "BillingPeriodEnd": billing[1],
+        "ChargeCategory": "Adjustment",
+        "ChargeDescription": "Rounding of the total to two decimal places",
+        "ChargeFrequency": "One-Time",
+        "ChargePeriodStart": charge[0],
+        "ChargePeriodEnd": charge[1],
+        "InvoiceIssuerName": export.prices.provider,
+        "PricingCurrency": export.prices.currency,
+        "ProviderName": export.prices.provider,
+        "PublisherName": export.prices.provider,
+        "ServiceCategory": "Compute",
+        "ServiceName": "GPU",
+        "ServiceSubcategory": "Other (Compute)",
+    }
+
+
+def _insert(database: Database, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    for at in range(0, len(rows), _BATCH):
+        part = rows[at : at + _BATCH]
+        holes = f"({', '.join('?' * len(part[0]))})"
+        database.execute(
+            f"INSERT INTO {table} VALUES {', '.join([holes] * len(part))}",  # noqa: S608
+            [value for row in part for value in row],
+        )
