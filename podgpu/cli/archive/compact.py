@@ -36,7 +36,7 @@ def compact(arguments: argparse.Namespace) -> int:
             f"{day.cluster} {day.day}: {what}, deleted {day.deleted}; "
             f"{day.rows} rows are in {day.key}"
         )
-        written = put(lines(text) + "\n", "what was compacted") and written
+        written = put(lines(text), "what was compacted") and written
 
     store = ObjectStore(arguments.location)
     now_ns = SystemClock().now().wall_ns
@@ -67,7 +67,7 @@ def compact(arguments: argparse.Namespace) -> int:
             )
         )
     if not (summary.days or summary.refused or summary.unfinished):
-        written = put("nothing to compact\n", "that nothing was compacted")
+        written = put("nothing to compact", "that nothing was compacted")
     if summary.refused or summary.unfinished:
         return UNFINISHED
     return 0 if written else EXIT_UNWRITTEN
