@@ -165,7 +165,7 @@ def is_withdrawal(row: Mapping[str, Any]) -> bool:
     return row["row"] in _ITEMS and "end_ns" not in row
 
 
-def _checked(names: Sequence[str], values: Sequence[Any]) -> Mapping[str, Any]:
+def _checked(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     """Return the values that are known, after a check of their types, which SQLite does not do."""
     found = dict(zip(names, values, strict=True))
     for name, value in found.items():

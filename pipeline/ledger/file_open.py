@@ -113,7 +113,7 @@ def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
     """
     file = Path(path)
     name = str(file)
-    _check_readable(file)
+    check_readable(file)
     with ledger_errors(name):
         try:
             address = _uri(file)
@@ -132,7 +132,7 @@ def open_readonly(path: str | os.PathLike[str]) -> sqlite3.Connection:
     return connection
 
 
-def _check_readable(path: Path) -> None:
+def check_readable(path: Path) -> None:
     """Check that the file exists and is readable, without opening it.
 
     If this process also writes the file, closing another descriptor of it would release all of

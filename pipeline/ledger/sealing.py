@@ -64,18 +64,20 @@ def archive_state(connection: sqlite3.Connection) -> ArchiveState | None:
     return None if row is None else ArchiveState(*row)
 
 
-def note_written(connection: sqlite3.Connection, location: str, now_ns: int) -> None:
+def note_written(connection: sqlite3.Connection, location: str | None, now_ns: int) -> None:
     """Note that everything that could be sealed is in the archive.
 
     Args:
         connection: a connection for writing; no transaction is open.
-        location: where the archive is.
+        location: where objects were written; None if there were none.
         now_ns: the current time, in nanoseconds of Unix time.
 
     Raises:
         sqlite3.Error: the file cannot be written.
     """
-    connection.execute("UPDATE archive SET location = ?, written_ns = ?", (location, now_ns))
+    connection.execute(
+        "UPDATE archive SET location = ifnull(?, location), written_ns = ?", (location, now_ns)
+    )
 
 
 def pending_rows(connection: sqlite3.Connection, now_ns: int) -> int:
@@ -134,9 +136,8 @@ def seal(connection: sqlite3.Connection, cluster: str, node: str, now_ns: int) -
             "INSERT OR IGNORE INTO archive (only_row, sealed_before, next_serial) VALUES (0, ?, 1)",
             (_EARLIEST,),
         )
-        before, first = connection.execute(
-            "SELECT sealed_before, next_serial FROM archive"
-        ).fetchone()
+        query = "SELECT sealed_before, next_serial FROM archive"
+        before, first = map(int, connection.execute(query).fetchone())
         try:
             sealing = _Sealing(connection, before, closed_before(now_ns))
             rows = sealing.rows(RowMaker(connection, cluster, node))

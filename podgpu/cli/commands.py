@@ -8,6 +8,7 @@ from config.errors import ConfigError
 from pipeline.base.errors import ComponentError, PermanentError
 from pipeline.base.version import VERSION
 from podgpu.cli import arguments as options
+from podgpu.cli.archive.archive_options import add_archive
 from podgpu.cli.option_parser import Parser
 from podgpu.cli.shared_options import add_allowed, add_command, add_file, address, duration
 from podgpu.cli.terminal_text import complain, lines
@@ -119,6 +120,7 @@ def command_parser() -> argparse.ArgumentParser:
     options.add_topology(commands)
     options.add_top(commands)
     options.add_usage(commands)
+    add_archive(commands)
     options.add_doctor(commands)
     options.add_extender(commands)
     completion = add("completion", "completion", "print the completion script of a shell")

@@ -29,6 +29,8 @@ NOON = 500_000 - 500_000 % 24 + 12
 """The hour at which the world begins."""
 Row = dict[str, Any]
 Key = tuple[int, str, PartialRef | None]
+TextKey = tuple[str, str, PartialRef | None]
+"""The hour as in the archive, the device and the container."""
 
 
 class KilledError(Exception):
@@ -209,9 +211,9 @@ def subject_of(pod: str) -> PartialRef:
     return PartialRef("ml", pod, "main", f"u-{pod}")
 
 
-def amounts_of(rows: Iterable[Row]) -> dict[Key, Amounts]:
+def amounts_of(rows: Iterable[Row]) -> dict[TextKey, Amounts]:
     """Return the amounts of the rows `usage`, in the order of their serials."""
-    found: dict[Key, Amounts] = {}
+    found: dict[TextKey, Amounts] = {}
     for row in rows:
         if row["row"] != "usage":
             continue

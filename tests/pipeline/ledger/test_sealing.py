@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from pipeline.ledger.outbox import MAX_OBJECT_ROWS, first_object
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.ledger.sealing import archive_state, pending_rows
+from pipeline.ledger.usage_delta import Amounts
 from pipeline.ledger.write_batch import Batch
 from tests.pipeline.ledger.archive_world import (
     DEVICES,
     NOON,
     Row,
+    TextKey,
     World,
     amounts_of,
     device_sums,
@@ -99,7 +101,7 @@ def test_each_amount_is_in_the_archive_exactly_once(steps: list[tuple[object, ..
         world.close()
 
 
-def ledger_amounts(world: World, table: str) -> dict[object, tuple[int, int | None, int | None]]:
+def ledger_amounts(world: World, table: str) -> dict[TextKey, Amounts]:
     found = world.connection.execute(
         "SELECT hour, d.uuid, c.pod, held_ns, busy_ns, energy_mj "  # noqa: S608
         f"FROM {table} AS h JOIN devices AS d ON d.id = h.device "
@@ -111,21 +113,19 @@ def ledger_amounts(world: World, table: str) -> dict[object, tuple[int, int | No
     }
 
 
-def summed(
-    parts: list[tuple[int, int | None, int | None]],
-) -> tuple[int, int | None, int | None] | None:
+def summed(parts: list[Amounts]) -> Amounts | None:
     rows = [
         {"row": "usage", "hour": "", "device": "", "held_ns": held}
         | ({} if busy is None else {"busy_ns": busy})
         | ({} if energy is None else {"energy_mj": energy})
         for held, busy, energy in parts
     ]
-    return amounts_of(rows).get(("", "", None))  # type: ignore[call-overload,no-any-return]
+    return amounts_of(rows).get(("", "", None))
 
 
 def check_archive(world: World) -> None:
     rows = world.rows()
-    expected = {(text_of(hour), *rest): value for (hour, *rest), value in world.hours.items()}
+    expected = {(text_of(hour), uuid, who): x for (hour, uuid, who), x in world.hours.items()}
     assert amounts_of(rows) == expected
     for (hour, uuid), sums in device_sums(rows).items():
         parts = [value for key, value in expected.items() if key[:2] == (hour, uuid)]

@@ -105,7 +105,7 @@ def damaged(path: Path) -> None:
     OpenLedger(path).close()
     with path.open("r+b") as file:
         file.seek(63)
-        file.write(b"\3")
+        file.write(b"\2")
 
 
 @pytest.mark.parametrize("until", ["2200-01-01", "2262-04-12", "2300-01-01", "9999-12-31T23:59:59"])
@@ -156,7 +156,7 @@ def test_a_path_that_is_no_regular_file_is_an_error(
         (no_database, "not a database"),
         (other_program_s, "is another program's database"),
         (newer, "has version 99, but this podgpu supports only versions up to"),
-        (damaged, "has the wrong version 3 in its header: the header is damaged"),
+        (damaged, "has the wrong version 2 in its header: the header is damaged"),
     ],
 )
 def test_a_file_that_is_no_ledger_is_an_error(

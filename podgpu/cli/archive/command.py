@@ -1,0 +1,42 @@
+"""Run `podgpu archive`."""
+
+import argparse
+import os
+import sys
+
+from podgpu.cli.archive.extra import check_extra
+
+
+def archive(arguments: argparse.Namespace) -> int:
+    """`podgpu archive`: write the archive of a ledger until SIGTERM, or once.
+
+    The process that stays imports little. Each write is a child process, whose memory is free
+    after its end.
+
+    Raises:
+        TransientError: with `--once`, the ledger or the archive cannot be used now.
+        PermanentError: with `--once`, the ledger is damaged or the archive refuses the write; or
+            the packages of `podgpu[archive]` are not installed.
+        ConfigError: with `--once`, the configuration that names the ledger is invalid.
+    """
+    check_extra()
+    if arguments.once:
+        from podgpu.cli.archive.node_write import write
+
+        return write(arguments)
+    from podgpu.cli.archive.resident import Resident
+
+    # With our search path, and without the present folder, which may belong to others.
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    interval, grace = float(arguments.interval), float(arguments.grace)
+    return Resident(child_command(arguments), env, interval=interval, grace=grace).run()
+
+
+def child_command(arguments: argparse.Namespace) -> list[str]:
+    """Return the command of a child process that writes once."""
+    command = [sys.executable, "-P", "-m", "podgpu", "archive", "--once"]
+    for name in ("to", "cluster", "node", "ledger", "config", "sink"):
+        value = getattr(arguments, name)
+        if value is not None:
+            command += [f"--{name}", str(value)]
+    return command
