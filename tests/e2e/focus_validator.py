@@ -70,8 +70,8 @@ def problems(environment: Path, rows: Iterable[Mapping[str, str]], folder: Path)
     # It reads its list of currencies relative to the working directory.
     (packages,) = environment.glob("lib/python3*/site-packages")
     program = [f"{environment}/bin/python", "-m", "focus_validator.main"]
-    command = [*program, "--data-file", data, "--validate-version", "1.0"]
+    command = [*program, "--data-file", str(data), "--validate-version", "1.0"]
     found = subprocess.run(
         command, cwd=packages, capture_output=True, text=True, timeout=120, check=False
     )
-    return (found.stdout + found.stderr).strip()
+    return f"{found.stdout}{found.stderr}".strip()
