@@ -24,14 +24,11 @@ from pipeline.files.disk_sync import flush_folder
 SCHEMES: Final = ("file", "s3", "gs", "az")
 """Schemes of the locations that podgpu is tested with or supports."""
 
-_REQUEST_SECONDS: Final = 120
-"""Longest duration of one request. A part of a large object has 16 MiB."""
-
 _RETRY_SECONDS: Final = 60
 """Time from the start of a request after which it is not repeated."""
 
 _RETRIES: Final = 5
-_PART: Final = 16 << 20
+_PART: Final = 8 << 20
 """Objects that are larger than this number of bytes are sent in parts of this size."""
 
 _PAGE: Final = 1000
@@ -39,6 +36,13 @@ _AT_ONCE: Final = 8
 _HELP: Final = (
     "docs/archive-format.md#locations lists the environment variables for credentials and addresses"
 )
+_REFUSING_STATUS: Final = r"status code: (400|401|403|404)\b"
+_ANSWER: Final = (
+    r"status code: (?P<status>\d+ [A-Za-z ]+):.*<Code>(?P<code>.*?)</Code>\s*"
+    r"<Message>(?P<message>.*?)</Message>"
+)
+"""Matches what S3, Google Cloud Storage and Azure answer to a request that they refuse."""
+
 _REFUSED: Final = (
     exceptions.PermissionDeniedError,
     exceptions.UnauthenticatedError,
@@ -114,10 +118,8 @@ class ObjectStore:
         try:
             self._store = from_url(
                 location,
-                client_options={
-                    "timeout": timedelta(seconds=_REQUEST_SECONDS),
-                    "connect_timeout": timedelta(seconds=5),
-                },
+                # No options of the client: with them, obstore ignores those of the environment. Its
+                # limits are 5 s to connect and 30 s for a request.
                 retry_config={
                     "max_retries": _RETRIES,
                     "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
@@ -213,6 +215,8 @@ class ObjectStore:
                 f"{where}: {_reason(error)}; create the bucket, or correct the location"
             ) from error
         except (exceptions.BaseError, OSError) as error:
+            if re.search(_REFUSING_STATUS, str(error)):
+                raise PermanentError(f"{where}: {_reason(error)}; {_HELP}") from error
             raise TransientError(f"{where}: {_reason(error)}") from error
 
 
@@ -255,5 +259,7 @@ def _flush(root: Path, key: str) -> None:
 def _reason(error: BaseException) -> str:
     """Return the text of an error: one line, without the queries of URLs, which may have keys."""
     text = str(error).partition("\n\nDebug source")[0]
-    text = re.sub(r"\?[^\s()\"']*", "?...", text)
+    if answer := re.search(_ANSWER, text, re.DOTALL):
+        text = f"status {answer['status']}: {answer['code']}: {answer['message']}"
+    text = re.sub(r"(https?://[^\s?]*)\?\S*", r"\1?...", text)
     return line(without_control_characters(text).rstrip("."))
