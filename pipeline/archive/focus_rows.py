@@ -4,16 +4,17 @@ FOCUS is the FinOps Open Cost and Usage Specification (https://focus.finops.org/
 billed costs is exactly the total of a report on the same usage: see `_adjustments`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from datetime import datetime, tzinfo
+from datetime import date, datetime, tzinfo
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final
 
 from pipeline.archive.database import Database, literal
 from pipeline.archive.focus_periods import ChargePeriod, charge_periods, days_around, timestamp
-from pipeline.archive.focus_view import AMOUNTS, ORDER, PRICED, TABLES, VIEW
+from pipeline.archive.row_columns import day_of_moment
 from pipeline.base.errors import PermanentError, TransientError
 from pipeline.ledger.reports.costs import gpu_fraction, round_to_total
 from pipeline.ledger.reports.grouped_usage import PriceClass
@@ -23,6 +24,11 @@ _HOUR_NS: Final = 3_600 * 10**9
 _KWH_MJ: Final = 3_600_000 * 1_000
 _MOST_NAMED: Final = 10
 _BATCH: Final = 1000
+_SQL: Final = Path(__file__).with_name("focus.sql").read_text(encoding="utf-8")
+_ORDER: Final = (
+    "ChargePeriodStart, BillingAccountId, x_NodeName, ResourceId, SkuMeter DESC, "
+    "x_UsageState DESC, SubAccountId, x_WorkloadKind, x_WorkloadName, Tags"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +55,13 @@ def columns(database: Database) -> list[str]:
     return [str(name) for name, *_ in database.execute("DESCRIBE focus")]
 
 
-def create_focus(database: Database, export: FocusExport) -> list[str]:
-    """Make the view `focus` from the view `archive_rows`.
+def create_focus(database: Database, days: Mapping[date, str], export: FocusExport) -> list[str]:
+    """Make the view `focus` of focus.sql.
+
+    Args:
+        database: a database.
+        days: by UTC day, the SQL query of its rows, each once.
+        export: what to export.
 
     Returns:
         A sentence for each model whose MIG instances have no price, because their profile is
@@ -60,23 +71,27 @@ def create_focus(database: Database, export: FocusExport) -> list[str]:
         TransientError: there is no usage in the span.
         PermanentError: a model, or a cluster, has no price at some time.
     """
-    database.execute(TABLES)
+    wanted = [rows for day, rows in sorted(days.items()) if _is_wanted(day, export)]
+    if not wanted:
+        raise _no_usage()
+    _set_source(database, " UNION ALL BY NAME ".join(wanted))
+    database.execute(_SQL)
     periods = _periods(database, export)
-    _insert(
-        database,
-        "focus_periods",
-        [tuple(map(timestamp, astuple(each))) for each in periods],
-    )
-    database.execute(AMOUNTS)
+    _insert(database, "focus_periods", [tuple(map(timestamp, astuple(each))) for each in periods])
+    span = f"hour >= {_moment(periods[0].start)} AND hour < {_moment(periods[-1].end)}"
+    for rows in wanted:
+        # What became known of a pod after the span applies too.
+        _set_source(database, f"SELECT * FROM ({rows}) WHERE hour IS NULL OR ({span})")  # noqa: S608
+        for name in ("focus_sums", "focus_facts", "focus_devices"):
+            database.execute(f"INSERT INTO {name} FROM new_{name}")
+    database.execute("INSERT INTO focus_amounts FROM new_focus_amounts")
     _insert(database, "focus_prices", _prices(database, export.prices))
     parts, notes = _parts(database)
     _insert(database, "focus_parts", parts)
-    database.execute(PRICED)
     database.execute(
         f"SET VARIABLE currency = {literal(export.prices.currency)}; "
         f"SET VARIABLE provider = {literal(export.prices.provider)}"
     )
-    database.execute(VIEW)
     return notes
 
 
@@ -87,21 +102,24 @@ def focus_rows(database: Database, export: FocusExport) -> Iterator[list[tuple[A
     """
     names = columns(database)
     adjustments = _adjustments(database, names, export)
-    yield from database.stream(f"SELECT * FROM focus ORDER BY {ORDER}")  # noqa: S608 - a constant
+    yield from database.stream(f"SELECT * FROM focus ORDER BY {_ORDER}")  # noqa: S608 - a constant
     if adjustments:
         yield adjustments
 
 
 def _periods(database: Database, export: FocusExport) -> list[ChargePeriod]:
-    """Return the charge periods that have usage."""
-    span = timestamp(export.start_ns), timestamp(export.end_ns)
+    """Return the charge periods, from the first day with usage to the last one.
+
+    Raises:
+        TransientError: there is no usage in the span.
+    """
     ((first, last),) = database.execute(
-        "SELECT epoch_ns(min(hour)), epoch_ns(max(hour)) FROM archive_rows "
+        "SELECT epoch_ns(min(hour)), epoch_ns(max(hour)) FROM focus_source "
         "WHERE row IN ('usage', 'device') AND hour >= ? AND hour < ?",
-        span,
+        (timestamp(export.start_ns), timestamp(export.end_ns)),
     )
     if first is None:
-        raise TransientError("the archive has no usage in this time; give another --since")
+        raise _no_usage()
     start, end = days_around(first, last, export.tz)
     found = charge_periods(
         max(-(-export.start_ns // _HOUR_NS) * _HOUR_NS, start),
@@ -227,6 +245,22 @@ def _adjustment(
         "ServiceName": "GPU",
         "ServiceSubcategory": "Other (Compute)",
     }
+
+
+def _is_wanted(day: date, export: FocusExport) -> bool:
+    return day_of_moment(export.start_ns) <= day <= day_of_moment(export.end_ns - 1)
+
+
+def _set_source(database: Database, rows: str) -> None:
+    database.execute(f"CREATE OR REPLACE TEMP VIEW focus_source AS {rows}")
+
+
+def _moment(ns: int) -> str:
+    return f"CAST('{timestamp(ns):%Y-%m-%d %H:%M:%S+00}' AS TIMESTAMPTZ)"
+
+
+def _no_usage() -> TransientError:
+    return TransientError("there is no usage in this time; give another time")
 
 
 def _insert(database: Database, table: str, rows: Sequence[tuple[Any, ...]]) -> None:

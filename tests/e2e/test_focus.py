@@ -21,10 +21,10 @@ def environment() -> Path:
 
 def export(folder: Path, *, hourly: bool = False) -> list[dict[str, str]]:
     with (
-        archive_of(folder, *month_of_two_clusters()) as database,
+        archive_of(folder, *month_of_two_clusters()) as archive,
         contextlib.redirect_stdout(io.StringIO()) as out,
     ):
-        assert print_focus(database, export_of(hourly=hourly)) == 0
+        assert print_focus(*archive, export_of(hourly=hourly)) == 0
     return list(csv.DictReader(io.StringIO(out.getvalue())))
 
 

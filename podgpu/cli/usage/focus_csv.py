@@ -1,6 +1,7 @@
 """Prints a FOCUS export as CSV: docs/focus.md."""
 
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -10,18 +11,19 @@ from podgpu.cli.terminal_text import EXIT_UNWRITTEN, complain, put
 from podgpu.cli.usage.report_csv_json import csv_lines
 
 
-def print_focus(database: Database, export: FocusExport) -> int:
+def print_focus(database: Database, days: Mapping[date, str], export: FocusExport) -> int:
     """Print the rows of an export on stdout, and notes on stderr; return the exit status.
 
     Args:
-        database: a database with the view `archive_rows`.
+        database: a database.
+        days: by UTC day, the SQL query of its rows.
         export: what to export.
 
     Raises:
         TransientError: there is no usage in the span.
         PermanentError: a model, or a cluster, has no price at some time.
     """
-    for note in create_focus(database, export):
+    for note in create_focus(database, days, export):
         complain(f"podgpu: {note}")
     if not put(csv_lines([columns(database)]), "podgpu usage: the export"):
         return EXIT_UNWRITTEN

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from config.loader import parse_struct
 from config.price_file import PriceFile
@@ -33,9 +33,9 @@ kwh:
 """
 
 
-def hour(*date: int) -> int:
+def hour(*parts: int) -> int:
     """Return the number of an hour since the Unix epoch."""
-    return int(datetime(*date, tzinfo=UTC).timestamp()) // 3600  # type: ignore[misc, arg-type]
+    return int(datetime(*parts, tzinfo=UTC).timestamp()) // 3600  # type: ignore[misc, arg-type]
 
 
 class Rows:
@@ -116,23 +116,37 @@ def export_of(
     return FocusExport(start * HOUR, end * HOUR, tz, hourly, prices)
 
 
+class Archive(NamedTuple):
+    """An open archive.
+
+    Attributes:
+        database: a database.
+        days: the query of the rows of each day.
+    """
+
+    database: Database
+    days: Mapping[date, str]
+
+
 @contextmanager
-def archive_of(folder: Path, *ledgers: Rows) -> Iterator[Database]:
-    """Open a database with the view `archive_rows` of the rows of some ledgers."""
+def archive_of(folder: Path, *ledgers: Rows) -> Iterator[Archive]:
+    """Open an archive with the rows of some ledgers."""
     with open_database(folder) as database:
-        files = []
+        files: dict[date, list[Path]] = {}
         for number, each in enumerate(ledgers):
-            files.append(folder / f"{number}.parquet")
-            write_rows(database, map(canonical_line, each.rows), files[-1])
-        database.execute(f"CREATE VIEW archive_rows AS {read_query(files)}")
-        yield database
+            for day in {row["day"] for row in each.rows}:
+                path = folder / f"{number}-{day}.parquet"
+                lines = [canonical_line(row) for row in each.rows if row["day"] == day]
+                write_rows(database, lines, path)
+                files.setdefault(date.fromisoformat(day), []).append(path)
+        yield Archive(database, {day: read_query(paths) for day, paths in files.items()})
 
 
-def exported(database: Database, export: FocusExport) -> list[dict[str, Any]]:
+def exported(archive: Archive, export: FocusExport) -> list[dict[str, Any]]:
     """Return the rows of an export, by column."""
-    create_focus(database, export)
-    names = columns(database)
-    found = focus_rows(database, export)
+    create_focus(archive.database, archive.days, export)
+    names = columns(archive.database)
+    found = focus_rows(archive.database, export)
     return [dict(zip(names, row, strict=True)) for part in found for row in part]
 
 

@@ -1,105 +1,141 @@
-"""The SQL view of an archive with the columns of FOCUS.
+-- The rows of an archive with the columns of FOCUS 1.2, in DuckDB. docs/focus.md shows how to use it.
+--
+-- The view `focus_source` has rows of the archive, each once. The tables focus_periods,
+-- focus_prices and focus_parts are filled by the reader of the archive. The tables focus_sums,
+-- focus_facts and focus_devices are filled from the views with the same names and `new_`, for all
+-- days at once or for one day after the other.
 
-FOCUS is the FinOps Open Cost and Usage Specification (https://focus.finops.org/). The view `focus`
-has a row for each charge period, device, holder and kind of charge. It needs the view
-`archive_rows`, and three tables that `focus_rows` fills. docs/focus.md shows the same text for
-readers who use DuckDB themselves.
-"""
-
-from typing import Final
-
-TABLES: Final = """
+-- Charge periods: days or hours. No price changes in a period.
 CREATE OR REPLACE TEMP TABLE focus_periods (
     period_start TIMESTAMPTZ, period_end TIMESTAMPTZ,
     billing_start TIMESTAMPTZ, billing_end TIMESTAMPTZ,
     price_start TIMESTAMPTZ
 );
+-- The price of an hour of a whole GPU (kind: held, free or unknown), or of a kWh (kind: energy).
 CREATE OR REPLACE TEMP TABLE focus_prices (
     kind VARCHAR, cluster VARCHAR, model VARCHAR, price_start TIMESTAMPTZ, unit_price DECIMAL(18, 9)
 );
+-- Which part of a GPU a device is: 2 of 7 slices; 1 of 1 for a GPU.
 CREATE OR REPLACE TEMP TABLE focus_parts (
     model VARCHAR, profile VARCHAR, is_instance BOOLEAN, slices INTEGER, of_slices INTEGER
 );
-"""
-"""The tables: the charge periods, the price of each kind of charge, and the parts of GPUs."""
 
-AMOUNTS: Final = """
-CREATE OR REPLACE TEMP TABLE focus_amounts AS
-WITH
-span AS (
-    SELECT min(period_start) AS first, max(period_end) AS after FROM focus_periods
-),
-hours AS (
+-- Amounts by charge period, device and pod. Without a pod: time that no container held, and usage
+-- of no known container.
+CREATE OR REPLACE TEMP VIEW new_focus_sums AS
+WITH hours AS (
     SELECT
         cluster, node, ledger, device, hour, namespace, pod, container, pod_uid,
         sum(held_ns) AS held_ns,
         CASE WHEN sum(busy_ns) = 0 AND arg_max(busy_ns IS NULL, serial) THEN NULL
             ELSE sum(busy_ns) END AS busy_ns,
         sum(energy_mj) AS energy_mj,
+        CAST(0 AS HUGEINT) AS unknown_ns,
         max(sample_data) AS sample_data
-    FROM archive_rows, span
-    WHERE row = 'usage' AND hour >= first AND hour < after
+    FROM focus_source
+    WHERE row = 'usage'
     GROUP BY ALL
-),
+    UNION ALL BY NAME
+    SELECT cluster, node, ledger, device, hour, CAST(unknown_ns AS HUGEINT) AS unknown_ns
+    FROM focus_source
+    WHERE row = 'device'
+)
+SELECT
+    period_start, cluster, node, device, namespace, pod,
+    if(pod_uid = '', concat_ws('/', node, ledger, namespace, pod, container), pod_uid) AS pod_key,
+    sum(held_ns) AS held_ns,
+    sum(busy_ns) AS busy_ns,
+    sum(held_ns - busy_ns) AS idle_ns,
+    sum(energy_mj) AS energy_mj,
+    sum(unknown_ns) AS unknown_ns,
+    max(sample_data) AS sample_data
+FROM hours
+ASOF JOIN focus_periods ON hours.hour >= focus_periods.period_start
+WHERE hour < period_end
+GROUP BY ALL;
+
+-- What is known of each pod.
+CREATE OR REPLACE TEMP VIEW new_focus_facts AS
+SELECT
+    cluster,
+    if(pod_uid = '', concat_ws('/', node, ledger, namespace, pod, container), pod_uid) AS pod_key,
+    namespace, pod,
+    arg_max(owner_kind, serial) FILTER (WHERE owner_name <> '') AS owner_kind,
+    arg_max(owner_name, serial) FILTER (WHERE owner_name <> '') AS owner_name,
+    arg_max(labels, serial) AS labels,
+    max(serial) AS serial
+FROM focus_source
+WHERE row = 'container'
+GROUP BY ALL;
+
+CREATE OR REPLACE TEMP VIEW new_focus_devices AS
+SELECT
+    cluster, node, device,
+    arg_max(gpu_index, hour) AS gpu_index,
+    arg_max(model, hour) AS model,
+    arg_max(profile, hour) AS profile,
+    max(hour) AS hour
+FROM focus_source
+WHERE row IN ('usage', 'device')
+GROUP BY ALL;
+
+CREATE OR REPLACE TEMP TABLE focus_sums AS FROM new_focus_sums LIMIT 0;
+CREATE OR REPLACE TEMP TABLE focus_facts AS FROM new_focus_facts LIMIT 0;
+CREATE OR REPLACE TEMP TABLE focus_devices AS FROM new_focus_devices LIMIT 0;
+
+-- A uid without a name belongs to the only name that it has.
+CREATE OR REPLACE TEMP VIEW focus_pods AS
+SELECT
+    cluster, pod_key,
+    if(count(DISTINCT (namespace, pod)) FILTER (WHERE pod <> '') = 1,
+        max(namespace) FILTER (WHERE pod <> ''), NULL) AS only_namespace,
+    if(count(DISTINCT (namespace, pod)) FILTER (WHERE pod <> '') = 1,
+        max(pod) FILTER (WHERE pod <> ''), NULL) AS only_pod,
+    arg_max(owner_kind, serial) FILTER (WHERE owner_name IS NOT NULL) AS owner_kind,
+    arg_max(owner_name, serial) FILTER (WHERE owner_name IS NOT NULL) AS owner_name,
+    arg_max(labels, serial) AS labels
+FROM focus_facts
+GROUP BY ALL;
+
+-- The amount of each charge: nanoseconds of time, or millijoules of energy.
+CREATE OR REPLACE TEMP VIEW new_focus_amounts AS
+WITH
 devices AS (
     SELECT
         cluster, node, device,
         arg_max(gpu_index, hour) AS gpu_index,
-        coalesce(max(model), '') AS model,
-        coalesce(max(profile), '') AS profile,
+        coalesce(arg_max(model, hour), '') AS model,
+        coalesce(arg_max(profile, hour), '') AS profile,
         starts_with(device, 'MIG-') AS is_instance
-    FROM archive_rows, span
-    WHERE row IN ('usage', 'device') AND hour >= first AND hour < after
+    FROM focus_devices
     GROUP BY cluster, node, device
-),
-pods AS (
-    SELECT
-        cluster, node, ledger, namespace, pod, pod_uid,
-        arg_max(owner_kind, serial) FILTER (WHERE owner_name <> '') AS owner_kind,
-        arg_max(owner_name, serial) FILTER (WHERE owner_name <> '') AS owner_name,
-        arg_max(labels, serial) AS labels
-    FROM archive_rows
-    WHERE row = 'container'
-    GROUP BY ALL
 ),
 held AS (
     SELECT
-        period.*, hours.cluster, hours.node, device, hours.namespace,
+        period_start, cluster, node, device,
+        coalesce(nullif(namespace, ''), only_namespace, '') AS workload_namespace,
         coalesce(owner_kind, 'Pod') AS workload_kind,
-        coalesce(owner_name, nullif(hours.pod, ''), 'uid ' || hours.pod_uid) AS workload_name,
+        coalesce(owner_name, nullif(pod, ''), only_pod, 'uid ' || pod_key) AS workload_name,
         coalesce(labels, '{}') AS labels,
         sum(held_ns) AS held_ns,
         sum(busy_ns) AS busy_ns,
-        sum(held_ns - busy_ns) AS idle_ns,
+        sum(idle_ns) AS idle_ns,
         sum(energy_mj) AS energy_mj,
         max(sample_data) AS sample_data
-    FROM hours
-    ASOF JOIN focus_periods AS period ON hours.hour >= period.period_start
-    LEFT JOIN pods USING (cluster, node, ledger, namespace, pod, pod_uid)
-    WHERE hours.namespace IS NOT NULL
-    GROUP BY ALL
-),
-unattributed AS (
-    SELECT
-        period.*, cluster, node, device,
-        sum(held_ns) AS unheld_ns,
-        sum(energy_mj) AS energy_mj,
-        max(sample_data) AS sample_data
-    FROM hours
-    ASOF JOIN focus_periods AS period ON hours.hour >= period.period_start
-    WHERE namespace IS NULL
-    GROUP BY ALL
-),
-unknown AS (
-    SELECT period_start, cluster, node, device, sum(unknown_ns) AS unknown_ns
-    FROM span, archive_rows
-    ASOF JOIN focus_periods AS period ON archive_rows.hour >= period.period_start
-    WHERE row = 'device' AND hour < after
+    FROM focus_sums LEFT JOIN focus_pods USING (cluster, pod_key)
+    WHERE namespace IS NOT NULL
     GROUP BY ALL
 ),
 unheld AS (
-    SELECT unattributed.*, least(coalesce(unknown_ns, 0), unheld_ns) AS unknown_ns
-    FROM unattributed LEFT JOIN unknown USING (period_start, cluster, node, device)
+    SELECT
+        period_start, cluster, node, device,
+        coalesce(sum(held_ns), 0) AS unheld_ns,
+        least(sum(unknown_ns), unheld_ns) AS unknown_ns,
+        sum(energy_mj) AS energy_mj,
+        max(sample_data) AS sample_data
+    FROM focus_sums
+    WHERE namespace IS NULL
+    GROUP BY ALL
 ),
 amounts AS (
     SELECT * EXCLUDE (held_ns, energy_mj), 'held' AS kind, 'held' AS state, held_ns AS amount
@@ -121,14 +157,18 @@ amounts AS (
         'unattributed' AS state, energy_mj AS amount
     FROM unheld
 )
-SELECT amounts.*, gpu_index, model, profile, is_instance,
+SELECT
+    amounts.*, gpu_index, model, profile, is_instance,
+    period_end, billing_start, billing_end, price_start,
     coalesce(nullif(cluster, ''), node) AS account
-FROM amounts JOIN devices USING (cluster, node, device)
+FROM amounts
+JOIN devices USING (cluster, node, device)
+JOIN focus_periods USING (period_start)
 WHERE amount > 0;
-"""
-"""The amounts of each charge: nanoseconds of time, or millijoules of energy."""
 
-PRICED: Final = """
+CREATE OR REPLACE TEMP TABLE focus_amounts AS FROM new_focus_amounts LIMIT 0;
+
+-- The charges with their prices. A billionth of an hour is 3600 ns, and 1 kWh is 3.6e9 mJ.
 CREATE OR REPLACE TEMP VIEW focus_charges AS
 WITH quantities AS (
     SELECT
@@ -153,10 +193,8 @@ SELECT
         AS DECIMAL(20, 9)) AS priced,
     priced * unit_price AS cost
 FROM quantities;
-"""
-"""The charges with their prices. A billionth of an hour is 3600 ns; 1 kWh is 3.6e9 mJ."""
 
-VIEW: Final = """
+-- The columns of FOCUS 1.2 in alphabetical order, then podgpu's own.
 CREATE OR REPLACE TEMP VIEW focus AS
 SELECT
     NULL AS AvailabilityZone,
@@ -176,7 +214,7 @@ SELECT
         coalesce(nullif(model, ''), 'a GPU'),
         if(profile = '', '', ' ' || profile),
         ', ',
-        if(state = 'held', concat_ws('/', nullif(namespace, ''), workload_kind, workload_name),
+        if(state = 'held', concat_ws('/', nullif(workload_namespace, ''), workload_kind, workload_name),
             state)
     ) AS ChargeDescription,
     'Usage-Based' AS ChargeFrequency,
@@ -220,13 +258,13 @@ SELECT
     if(kind = 'energy', 'Energy', 'GPU time') AS SkuMeter,
     if(kind = 'energy', NULL, CAST(json_object('x_Model', sku) AS VARCHAR)) AS SkuPriceDetails,
     if(kind = 'energy', 'energy', concat('gpu-hour/', sku, '/', kind)) AS SkuPriceId,
-    account || '/' || nullif(namespace, '') AS SubAccountId,
-    nullif(namespace, '') AS SubAccountName,
-    if(nullif(namespace, '') IS NULL, NULL, 'Namespace') AS SubAccountType,
+    account || '/' || nullif(workload_namespace, '') AS SubAccountId,
+    nullif(workload_namespace, '') AS SubAccountName,
+    if(nullif(workload_namespace, '') IS NULL, NULL, 'Namespace') AS SubAccountType,
     CAST(json_merge_patch(
         if(json_valid(labels), CAST(labels AS JSON), CAST('{}' AS JSON)),
         json_object(
-            'podgpu/namespace', nullif(namespace, ''), 'podgpu/node', node,
+            'podgpu/namespace', nullif(workload_namespace, ''), 'podgpu/node', node,
             'podgpu/state', state, 'podgpu/workload', workload_kind || '/' || workload_name
         )
     ) AS VARCHAR) AS Tags,
@@ -239,11 +277,3 @@ SELECT
     workload_kind AS x_WorkloadKind,
     workload_name AS x_WorkloadName
 FROM focus_charges;
-"""
-"""The columns of FOCUS 1.2 in alphabetical order, then podgpu's own."""
-
-ORDER: Final = (
-    "ChargePeriodStart, BillingAccountId, x_NodeName, ResourceId, SkuMeter DESC, "
-    "x_UsageState DESC, SubAccountId, x_WorkloadKind, x_WorkloadName, Tags"
-)
-"""The order of rows in an export."""
