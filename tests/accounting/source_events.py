@@ -34,9 +34,13 @@ NAMES: Final = {device.uuid: name for name, device in DEVICES.items()}
 
 
 def ref(container: ContainerName) -> PartialRef:
-    """Return the reference of a container from its name `pod/container/uid`."""
+    """Return the reference of a container from its name `pod/container/uid`.
+
+    The namespace is the text before the first `-` of the pod's name, otherwise `ml`.
+    """
     pod, container_, uid = container.split("/")
-    return PartialRef("ml", pod, container_, uid, f"cid-{container}" if uid else "")
+    namespace = pod.partition("-")[0] if "-" in pod else "ml"
+    return PartialRef(namespace, pod, container_, uid, f"cid-{container}" if uid else "")
 
 
 def container_name(subject: PartialRef) -> ContainerName:

@@ -1,24 +1,27 @@
 """The usage in a span of time from a Prometheus server, grouped for a report."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from pipeline.base.errors import TransientError
+from pipeline.base.errors import PermanentError, TransientError
 from pipeline.ledger.reports import GroupBy, GroupedUsage, Tariff, choose_device
-from pipeline.ledger.reports.groups import GroupKey, group_keys
+from pipeline.ledger.reports.groups import group_keys
 from pipeline.ledger.reports.window_groups import grouped
-from pipeline.model.ledger_usage import DeviceTotal, UsageWindow
+from pipeline.model.ledger_usage import UsageRow, UsageWindow
 from podgpu.cli.usage.prometheus.coverage import HOUR_MS, Level
 from podgpu.cli.usage.prometheus.http_api import PrometheusApi, TooLargeError
 from podgpu.cli.usage.prometheus.label_key import label_names
 from podgpu.cli.usage.prometheus.reader import UsageReader, Wanted
 from podgpu.cli.usage.prometheus.server_options import Server
 from podgpu.cli.usage.prometheus.usage_rows import combined
+from podgpu.cli.usage.time_span import utc
+from podgpu.cli.usage.units import span as duration
 
 _MS_NS: Final = 10**6
+_LONGEST_NS: Final = 20 * 366 * 24 * 3600 * 10**9
 _OF_CONTAINERS: Final = ("pod", "workload", "label")
 
 
@@ -43,7 +46,7 @@ class ReportSpan:
 
     Attributes:
         start_ns: start, in nanoseconds of Unix time.
-        end_ns: end, at most the present time.
+        end_ns: end; what is after the present time is left out.
         now_ns: the present time.
         by: the grouping.
         cluster_label: the label that names the cluster of a node.
@@ -73,8 +76,10 @@ def prometheus_usage(server: Server, span: ReportSpan, prices: Tariff) -> Promet
 
 
 async def _read(server: Server, span: ReportSpan, prices: Tariff) -> PrometheusUsage:
+    if span.end_ns - span.start_ns > _LONGEST_NS and not span.start_ns:
+        raise PermanentError("--since all: a server has no first time; give a date, such as 90d")
     start_ms = span.start_ns // _MS_NS // HOUR_MS * HOUR_MS
-    end_ms = -(-span.end_ns // _MS_NS // HOUR_MS) * HOUR_MS
+    end_ms = -(-min(span.end_ns, span.now_ns) // _MS_NS // HOUR_MS) * HOUR_MS
     now_ms = span.now_ns // _MS_NS
     label = (span.by.label, label_names(span.by.label)) if span.by.kind == "label" else None
     wanted = Wanted(span.cluster_label, span.by.kind in _OF_CONTAINERS, label)
@@ -83,17 +88,19 @@ async def _read(server: Server, span: ReportSpan, prices: Tariff) -> PrometheusU
         *(at for each in prices.changes if start_ms < (at := each // _MS_NS) < end_ms),
         end_ms,
     ]
-    rows, totals = [], []
+    rows, totals, lost_ns = [], [], 0
     async with PrometheusApi(server) as api:
         reader = UsageReader(api, wanted, now_ms)
         await reader.prepare(end_ms)
         for start, end in pairwise(edges):
             sums = await reader.read(start, end)
             rows += sums.rows(start * _MS_NS if prices.changes else 0)
+            lost_ns += sums.lost_ns
             totals.append(sums.totals((min(end, now_ms) - start) * _MS_NS))
     if not rows:
+        when = f"from {utc(start_ms * _MS_NS)} to {utc(end_ms * _MS_NS)} UTC"
         raise TransientError(
-            f"{server.url}: has no usage of podgpu from {_utc(start_ms)} to {_utc(end_ms)} UTC; "
+            f"{server.url}: has no usage of podgpu {when}; "
             "check that the server scrapes podgpu (docs/sinks/prometheus.md), and the time span"
         )
     devices = combined(totals)
@@ -109,38 +116,40 @@ async def _read(server: Server, span: ReportSpan, prices: Tariff) -> PrometheusU
     if span.device is not None:
         window = choose_device(window, span.device)
     usage = _grouped(window, span.by)
-    notes = [*_notes(server, reader), *(f"{server.url}: {text}" for text in api.warnings)]
+    notes = [*_notes(server, reader, lost_ns), *(f"{server.url}: {text}" for text in api.warnings)]
     return PrometheusUsage(replace(window, usage=()), usage, notes)
 
 
 def _grouped(window: UsageWindow, by: GroupBy) -> list[GroupedUsage]:
+    """Return the usage by group; prices can depend on the cluster. Holdings are unknown."""
     clusters = {one.device: one.cluster for one in window.totals}
-    if by.kind not in ("node", "cluster"):
-        return grouped(window, by)
-    by_device = grouped(window, GroupBy("device"))
-    parts = {one.device: _place(by, one) for one in window.totals}
-    keys = {key.parts: key for key in group_keys(by, dict.fromkeys(parts.values()), window.totals)}
-    return [_moved(one, keys, parts, clusters) for one in by_device]
+    rows: dict[str, list[UsageRow]] = {}
+    for row in window.usage:
+        rows.setdefault(clusters[row.device], []).append(row)
+    is_place = by.kind in ("node", "cluster")
+    found = []
+    for cluster, members in rows.items():
+        part = replace(window, usage=tuple(members))
+        for one in grouped(part, GroupBy("device") if is_place else by):
+            found.append(replace(one, price=replace(one.price, cluster=cluster), holdings=None))
+    return _by_place(found, window, by) if is_place else found
 
 
-def _moved(
-    one: GroupedUsage,
-    keys: Mapping[tuple[str | None, ...], GroupKey],
-    parts: Mapping[str, tuple[str | None, ...]],
-    clusters: Mapping[str, str],
-) -> GroupedUsage:
-    """Return the usage of a device as that of its node or cluster."""
-    device = str(one.key.parts[-2]) if one.key is not None else ""
-    price = replace(one.price, cluster=clusters.get(device, ""))
-    return replace(one, key=keys[parts[device]], price=price)
+def _by_place(
+    usage: Iterable[GroupedUsage], window: UsageWindow, by: GroupBy
+) -> list[GroupedUsage]:
+    """Return the usage of devices as that of their nodes or clusters."""
+    places: dict[str | None, tuple[str | None, ...]] = {
+        one.device: ((one.cluster or None, one.node or None)[: len(by.fields)])
+        for one in window.totals
+    }
+    names = group_keys(by, dict.fromkeys(places.values()), window.totals)
+    keys = {key.parts: key for key in names}
+    # The first part of a device's key is its uuid.
+    return [replace(one, key=keys[places[one.key.parts[0]]]) for one in usage if one.key]
 
 
-def _place(by: GroupBy, one: DeviceTotal) -> tuple[str | None, ...]:
-    cluster = one.cluster or None
-    return (cluster, one.node or None) if by.kind == "node" else (cluster,)
-
-
-def _notes(server: Server, reader: UsageReader) -> Iterator[str]:
+def _notes(server: Server, reader: UsageReader, lost_ns: int) -> Iterator[str]:
     """Yield what the report was read from, and how exact that is. docs/prometheus-reports.md."""
     parts = [
         f"{hours} h from {level.value}"
@@ -150,24 +159,24 @@ def _notes(server: Server, reader: UsageReader) -> Iterator[str]:
     nothing = reader.hours[Level.NOTHING]
     rest = f"; {nothing} h have no data" if nothing else ""
     yield f"read from {server.url}: {', '.join(parts)}{rest}"
-    exact = (
-        "exact except for the five minutes at both ends, at a reset of counters, and at the first "
-        "samples of a device"
+    records = any(reader.hours[level] for level in (Level.DAYS, Level.HOURS, Level.STEPS))
+    ends = "hours begin and end up to five minutes late" if records else "hours are exact"
+    yield (
+        f"{ends}. A reset of counters costs up to five minutes, and what was counted before the "
+        "first sample of a device is not included. docs/prometheus-reports.md has measured errors"
     )
-    yield f"{exact}; docs/prometheus-reports.md has measured errors"
+    if lost_ns:
+        yield (
+            f"{duration(lost_ns)} were held by containers whose last samples the server does not "
+            "have: this time is in UNKNOWN"
+        )
     if reader.missed:
         yield (
-            f"{reader.missed} evaluations of the recording rules (five minutes each) are missing, "
-            "and so are the samples of that time: what counters grew in it is not counted"
+            f"{reader.missed} evaluations of the recording rules are missing, and the counters of "
+            "these hours too: what was used in these five minutes is not counted"
         )
     if reader.hours[Level.COUNTERS]:
         yield (
-            "the hours from podgpu's counters have no complete records: load the recording rules "
-            "(docs/dashboards.md), which makes later reports faster"
+            "the hours from podgpu's counters have no complete records. With the recording rules "
+            "(docs/dashboards.md), later reports are faster"
         )
-
-
-def _utc(ms: int) -> str:
-    from podgpu.cli.usage.time_span import utc
-
-    return utc(ms * _MS_NS)

@@ -53,12 +53,12 @@ class TooLargeError(Exception):
     """The query is too large or too slow for the server: a part of the span may work."""
 
 
-class _Data(msgspec.Struct):
+class _Data(msgspec.Struct, frozen=True):
     result_type: str = msgspec.field(name="resultType", default="")
     result: list[Any] = []
 
 
-class _Document(msgspec.Struct):
+class _Document(msgspec.Struct, frozen=True):
     status: str = ""
     data: _Data = _Data()
     error: str = ""

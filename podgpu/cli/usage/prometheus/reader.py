@@ -15,7 +15,7 @@ from podgpu.cli.usage.prometheus.coverage import (
     divided,
 )
 from podgpu.cli.usage.prometheus.http_api import PrometheusApi, Sample, TooLargeError
-from podgpu.cli.usage.prometheus.recorded_series import STEP_SECONDS
+from podgpu.cli.usage.prometheus.recorded_series import LATE_MS, STEP_SECONDS
 from podgpu.cli.usage.prometheus.usage_queries import (
     COUNTED,
     DAYS_RECORDED,
@@ -94,8 +94,10 @@ class UsageReader:
                 break
         evaluated = await self._instant(Query(LAST_EVALUATION, at_ms))
         if evaluated:
+            # The counters of an hour next to records are read up to the time that the record has.
+            # Without records, hours are read to their ends.
             phase_ms = round(evaluated[0].value * 1000) % (STEP_SECONDS * 1000)
-            self._queries = replace(self._queries, phase_ms=phase_ms)
+            self._queries = replace(self._queries, late_ms=LATE_MS - phase_ms)
 
     async def read(self, start_ms: int, end_ms: int) -> UsageSums:
         """Return the usage in a span of whole hours.

@@ -88,7 +88,7 @@ def growth(metric: str, labels: str, guard: str, late_ms: int = LATE_MS) -> str:
 
     If the counter was reset, it is what the counter has counted since. If there is no earlier
     value, the whole value counts if `guard` has an earlier one: then the series is new. Otherwise
-    it is unknown when the value was counted.
+    it is unknown when the value was counted, so only the growth since the first sample counts.
 
     The value before is that of the five minutes before, if there is one. A longer window would
     contain the last value of a podgpu with another address that has ended.
@@ -103,10 +103,12 @@ def growth(metric: str, labels: str, guard: str, late_ms: int = LATE_MS) -> str:
     now = last(metric, labels, STEP, end)
     before = last(metric, labels, STEP, start)
     earlier = last(metric, labels, LONGEST_GAP, start)
+    # The first value of a counter that was not reset is its smallest one.
+    first = f"max by ({labels}) (min_over_time({metric}[{STEP}] offset {end}))"
     return (
         f"{now}\n  - (\n    {before}\n    or {earlier}\n  ) >= 0\n"
         f"or (\n  {now}\n  and on ({DEVICE}) last_over_time({guard}[{LONGEST_GAP}]"
-        f" offset {start})\n)"
+        f" offset {start})\n)\nor {now} - {first}"
     )
 
 

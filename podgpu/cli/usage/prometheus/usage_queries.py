@@ -17,7 +17,6 @@ from podgpu.cli.usage.prometheus.recorded_series import (
     DAY,
     DEVICE,
     HOUR,
-    LATE_MS,
     OF_CONTAINER,
     OF_CONTAINERS,
     OF_DEVICE,
@@ -106,13 +105,13 @@ class UsageQueries:
         now_ms: the present time; no query is about a later one.
         cluster: the label that names the cluster of a node.
         of_containers: whether the results are of pods, and not of namespaces only.
-        phase_ms: how long after a multiple of five minutes the rules are evaluated.
+        late_ms: by how much the growth of counters ends before a multiple of five minutes.
     """
 
     now_ms: int
     cluster: str
     of_containers: bool
-    phase_ms: int = 0
+    late_ms: int = 0
 
     def of_containers_in(self, chunk: Chunk) -> dict[str, Query]:
         """Return the queries for the quantities of `OF_CONTAINERS` and `UNMEASURED`."""
@@ -163,24 +162,16 @@ class UsageQueries:
     def _container_sum(self, quantity: str, chunk: Chunk) -> str:
         window = self._window(chunk)
         if chunk.level is Level.COUNTERS:
-            grown = container_growth(quantity, self._late_ms)
+            grown = container_growth(quantity, self.late_ms)
             return f"sum_over_time(({grown})[{window}:{STEP}])"
         return f"sum_over_time({container_rule(quantity)}[{window}])"
 
     def _device_sum(self, quantity: str, chunk: Chunk) -> str:
         window = self._window(chunk)
         if chunk.level is Level.COUNTERS:
-            return f"sum_over_time(({device_growth(quantity, self._late_ms)})[{window}:{STEP}])"
+            return f"sum_over_time(({device_growth(quantity, self.late_ms)})[{window}:{STEP}])"
         period = _PERIODS.get(chunk.level, f"increase{STEP}")
         return f"sum_over_time({device_rule(quantity, period)}[{window}])"
-
-    @property
-    def _late_ms(self) -> int:
-        """The servers evaluate subqueries at multiples of five minutes.
-
-        So the counters of an hour next to records are read up to the time that the record has.
-        """
-        return LATE_MS - self.phase_ms
 
     def _query(self, promql: str, chunk: Chunk) -> Query:
         return Query(promql, self._at(chunk))

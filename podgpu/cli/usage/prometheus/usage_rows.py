@@ -10,6 +10,14 @@ from podgpu.cli.usage.prometheus.recorded_series import UNMEASURED
 
 _NS: Final = 10**9
 _MJ: Final = 1000
+_ROUNDING_SECONDS: Final = 0.01
+"""Differences of sums up to this are errors of rounding."""
+
+_WHOLES: Final = {
+    "held_seconds": ("accounted_seconds", ("free_seconds", "unknown_held_seconds")),
+    "busy_seconds": ("busy_seconds", ("unattributed_busy_seconds",)),
+}
+"""Quantities of a device, and those of its parts that belong to no container."""
 
 
 class DeviceKey(NamedTuple):
@@ -144,20 +152,45 @@ class UsageSums:
                     since_ns=since_ns,
                 )
             )
+        lost, lost_busy = self._lost("held_seconds"), self._lost("busy_seconds")
         for device, sums in sorted(self._devices.items()):
-            unheld = sums.get("free_seconds", 0.0) + sums.get("unknown_held_seconds", 0.0)
             busy = sums.get("unattributed_busy_seconds")
+            unheld = sums.get("free_seconds", 0.0) + sums.get("unknown_held_seconds", 0.0)
             found.append(
                 UsageRow(
                     device.uuid,
                     None,
-                    _ns(unheld),
-                    None if busy is None else _ns(busy),
+                    _ns(unheld + lost.get(device, 0.0)),
+                    None if busy is None else _ns(busy + lost_busy.get(device, 0.0)),
                     _mj(sums.get("unattributed_energy_joules")),
                     since_ns=since_ns,
                 )
             )
         return found
+
+    @property
+    def lost_ns(self) -> int:
+        """Time for which devices were held by containers that no sample shows."""
+        return sum(map(_ns, self._lost("held_seconds").values()))
+
+    def _lost(self, quantity: str) -> dict[DeviceKey, float]:
+        """Return what devices have more than their containers and their unattributed usage.
+
+        It is the usage of containers whose last samples the server does not have.
+
+        Args:
+            quantity: `held_seconds` or `busy_seconds`.
+        """
+        whole, rest = _WHOLES[quantity]
+        found = {
+            device: sums.get(whole, 0.0) - sum(sums.get(name, 0.0) for name in rest)
+            for device, sums in self._devices.items()
+            if whole in sums
+        }
+        for (device, _), sums in self._held.items():
+            if device in found:
+                found[device] -= sums.get(quantity, 0.0)
+        return {device: lost for device, lost in found.items() if lost > _ROUNDING_SECONDS}
 
     def _container(self, pod: PodKey) -> ContainerIdentity:
         facts = self._pods.get(pod.uid, _PodFacts()) if pod.uid else _PodFacts()
@@ -175,6 +208,7 @@ class UsageSums:
         for (device, _), sums in self._held.items():
             if "energy_joules" in sums:
                 energy.setdefault(device, []).append(sums["energy_joules"])
+        lost = self._lost("held_seconds")
         found = []
         for device, facts in self._facts.items():
             sums = self._devices.get(device, {})
@@ -189,7 +223,7 @@ class UsageSums:
                     max(span_ns - accounted_ns, 0) if accounted_ns else 0,
                     None if busy is None else _ns(busy),
                     _mj(sum(known)) if known else None,
-                    _ns(sums.get("unknown_held_seconds", 0.0)),
+                    _ns(sums.get("unknown_held_seconds", 0.0) + lost.get(device, 0.0)),
                     device.gpu,
                     facts.index,
                     facts.profile,
