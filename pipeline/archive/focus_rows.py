@@ -37,7 +37,7 @@ class FocusExport:
 
     Attributes:
         start_ns: start of the span, in ns of Unix time.
-        end_ns: end of the span. Hours that begin in the span are exported.
+        end_ns: end of the span. All hours that overlap the span are exported.
         tz: the time zone of charge periods and billing periods.
         hourly: whether a charge period is an hour instead of a day.
         prices: the prices.
@@ -48,6 +48,11 @@ class FocusExport:
     tz: tzinfo
     hourly: bool
     prices: PriceList
+
+    @property
+    def hours(self) -> tuple[int, int]:
+        """Start of the first hour, and end of the last one."""
+        return self.start_ns // _HOUR_NS * _HOUR_NS, -(-self.end_ns // _HOUR_NS) * _HOUR_NS
 
 
 def columns(database: Database) -> list[str]:
@@ -116,14 +121,14 @@ def _periods(database: Database, export: FocusExport) -> list[ChargePeriod]:
     ((first, last),) = database.execute(
         "SELECT epoch_ns(min(hour)), epoch_ns(max(hour)) FROM focus_source "
         "WHERE row IN ('usage', 'device') AND hour >= ? AND hour < ?",
-        (timestamp(export.start_ns), timestamp(export.end_ns)),
+        tuple(map(timestamp, export.hours)),
     )
     if first is None:
         raise _no_usage()
     start, end = days_around(first, last, export.tz)
     found = charge_periods(
-        max(-(-export.start_ns // _HOUR_NS) * _HOUR_NS, start),
-        min(-(-export.end_ns // _HOUR_NS) * _HOUR_NS, end),
+        max(export.hours[0], start),
+        min(export.hours[1], end),
         export.prices.changes,
         export.tz,
         hourly=export.hourly,
@@ -248,7 +253,8 @@ def _adjustment(
 
 
 def _is_wanted(day: date, export: FocusExport) -> bool:
-    return day_of_moment(export.start_ns) <= day <= day_of_moment(export.end_ns - 1)
+    start_ns, end_ns = export.hours
+    return day_of_moment(start_ns) <= day <= day_of_moment(end_ns - 1)
 
 
 def _set_source(database: Database, rows: str) -> None:

@@ -165,5 +165,6 @@ def month_of_two_clusters() -> tuple[Rows, Rows]:
         prod.hour(at + 1, gpu(0), [], unheld_ns=HOUR, unknown_ns=HOUR // 5, energy_mj=250_000)
         prod.hour(at, instance(1, 7, "2g.35gb"), [("ml/train-0", HOUR, 7, None)])
         prod.hour(at, gpu(1), [], energy_mj=1_400_000)
-        lab.hour(at, gpu(0, "NVIDIA L4"), [("dev/=cmd", 1, 1, 1)], unheld_ns=HOUR - 1)
+        short = [("dev/=cmd", 1, 1, 1), ("dev/shell", HOUR // 7, None, 5)]
+        lab.hour(at, gpu(0, "NVIDIA L4"), short, unheld_ns=HOUR - HOUR // 7 - 1)
     return prod, lab
