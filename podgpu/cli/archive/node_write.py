@@ -51,9 +51,9 @@ def write(arguments: argparse.Namespace) -> int:
             put: _Put | None = None
             while True:
                 while (pending := first_object(connection)) is not None:
-                    # Most of the memory is for this, and often there is nothing to write.
-                    put = put or stack.enter_context(_opened(arguments.to))
                     with _kept(path):
+                        # Most of the memory is for this, and often there is nothing to write.
+                        put = put or stack.enter_context(_opened(arguments.to))
                         put(pending)
                     remove_object(connection, pending)
                     objects, rows = objects + 1, rows + len(pending.rows)

@@ -99,6 +99,8 @@ class Resident:
         Args:
             seconds: time after which it is killed. After a signal, it is killed after the grace.
         """
+        # Before the child starts: a signal may come before `Popen` returns.
+        is_last = self._signals.stop
         try:
             # Not in the foreground process group: Ctrl-C is for this process only.
             child = subprocess.Popen(
@@ -107,10 +109,10 @@ class Resident:
         except OSError as error:
             complain(f"podgpu archive: cannot start {self._command[0]}: {error.strerror}")
             return False
-        until, was_stopping = self._now() + seconds, self._signals.stop
+        until = self._now() + seconds
         while child.poll() is None:
-            if self._signals.stop and not was_stopping:
-                until, was_stopping = min(until, self._now() + self._grace), True
+            if self._signals.stop and not is_last:
+                until, is_last = min(until, self._now() + self._grace), True
             remaining = until - self._now()
             if remaining <= 0:
                 self._kill(child, seconds)
