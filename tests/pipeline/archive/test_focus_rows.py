@@ -48,8 +48,7 @@ def test_the_columns_are_those_of_focus_and_then_our_own(tmp_path: Path) -> None
     assert all(re.fullmatch(r"x_[A-Z][A-Za-z]+", name) for name in own)
 
 
-@pytest.mark.parametrize("hourly", [False, True])
-@pytest.mark.parametrize("tz", ["UTC", "Asia/Kolkata"])
+@pytest.mark.parametrize(("tz", "hourly"), [("UTC", False), ("Asia/Kolkata", True)])
 def test_each_row_obeys_the_rules(tmp_path: Path, tz: str, hourly: bool) -> None:
     with archive_of(tmp_path, *month_of_two_clusters()) as archive:
         rows = exported(archive, export_of(tz=tz, hourly=hourly))
@@ -232,8 +231,9 @@ def billed(rows: list[dict[str, Any]]) -> Decimal:
     return sum((row["BilledCost"] for row in rows), Decimal(0))
 
 
-@pytest.mark.parametrize("hourly", [False, True])
-@pytest.mark.parametrize("tz", ["UTC", "Asia/Kolkata", "America/New_York"])
+@pytest.mark.parametrize(
+    ("tz", "hourly"), [("UTC", True), ("Asia/Kolkata", False), ("America/New_York", True)]
+)
 def test_the_billed_costs_sum_to_the_rounded_total(tmp_path: Path, tz: str, hourly: bool) -> None:
     ledgers = month_of_two_clusters()
     with archive_of(tmp_path, *ledgers) as archive:
