@@ -2,12 +2,8 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import pairwise
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pipeline.ledger.gpu_indexes import read_gpu_indexes
@@ -16,16 +12,16 @@ from pipeline.ledger.schema import (
     HOUR_NS,
     START_KEY,
     UNATTRIBUTED_ID,
-    invalid_value_error,
     transaction,
 )
-from pipeline.model import PartialRef, StringPairs
+from pipeline.ledger.stored_values import as_database_error, pairs, typed
+from pipeline.ledger.usage_queries import unknown_sum, usage_of_spans
+from pipeline.model import PartialRef
 from pipeline.model.ledger_usage import (
     ContainerIdentity,
     DeviceTotal,
     Gap,
     HourTotal,
-    UsageRow,
     UsageWindow,
 )
 
@@ -38,25 +34,6 @@ FIRST_FIGURES: Final = (
 """When an empty ledger gets its first usage: after a start, samples are ignored for up to ten
 seconds, and by default samples and commits have intervals of five seconds."""
 
-# In an hour without counted time, as of a GPU with MIG instances, no busy time is missing.
-_USAGE: Final = f"""
-SELECT h.device, h.container, SUM(h.held_ns), SUM(h.busy_ns), SUM(h.energy_mj),
-    MAX(h.busy_ns IS NULL AND (h.container <> {UNATTRIBUTED_ID} OR h.held_ns <> 0 OR EXISTS (
-        SELECT 1 FROM device_hours AS d
-        WHERE d.hour = h.hour AND d.device = h.device AND d.accounted_ns <> 0
-    ))),
-    MAX(h.energy_mj IS NULL),
-    SUM(CASE WHEN h.busy_ns IS NULL THEN h.held_ns ELSE 0 END)
-FROM hours AS h WHERE h.hour >= ? AND h.hour < ? GROUP BY h.device, h.container
-"""  # noqa: S608
-_COUNTS: Final = """
-SELECT device, container, COUNT(*) FROM holdings INDEXED BY holdings_by_end
-WHERE {ends} AND start_ns < ? GROUP BY device, container
-"""
-_CONTAINERS: Final = (
-    "SELECT id, namespace, pod, container, uid, owner_kind, owner_name, labels FROM containers "
-    "WHERE id IN (SELECT value FROM json_each(?))"
-)
 _DEVICES: Final = "SELECT id, uuid, model, profile, gpu FROM devices"
 _LATEST_NS: Final = 1 << 62
 """A time in the year 2116. SQLite stores numbers in 64 bits, so much later times do not fit."""
@@ -160,32 +137,32 @@ def read_window(
     """
     first, beyond = start_ns // HOUR_NS, -(-min(end_ns, _LATEST_NS) // HOUR_NS)
     start, end = first * HOUR_NS, beyond * HOUR_NS
-    with transaction(connection, "BEGIN"), _as_database_error():
+    with transaction(connection, "BEGIN"), as_database_error():
         maker = sample_maker(connection)
         node = connection.execute("SELECT value FROM meta WHERE key = 'node'").fetchone()
         first_ns, last = _recorded_span(connection)
         start = max(start, first_ns)
         end = max(min(end, last), start) if last else max(end, start)
-        known = [_typed(row, "ntttt") for row in connection.execute(_DEVICES)]
+        known = [typed(row, "ntttt") for row in connection.execute(_DEVICES)]
         devices = {
             key: (uuid, f"{model} {profile}".strip()) for key, uuid, model, profile, _ in known
         }
         indexes = read_gpu_indexes(connection)
         gpus = {key: (profile, gpu, indexes.get(gpu)) for key, *_, profile, gpu in known}
-        spent = _usage_of_spans(connection, devices, _spans(first, beyond, price_changes))
-        totals_of = _TOTALS.format(unknown=_unknown(connection))
+        spent = usage_of_spans(connection, devices, (first, beyond), price_changes)
+        totals_of = _TOTALS.format(unknown=unknown_sum(connection))
         totals = [
             DeviceTotal(
                 *devices[device], accounted, gap, busy, energy, unknown, gpu, index, profile
             )
             for device, accounted, gap, busy, energy, unknown in (
-                _typed(row, "nnnoon") for row in connection.execute(totals_of, (first, beyond))
+                typed(row, "nnnoon") for row in connection.execute(totals_of, (first, beyond))
             )
             for profile, gpu, index in (gpus[device],)
         ]
         gaps = tuple(
             [
-                Gap(*_typed(row, "tnnt"))
+                Gap(*typed(row, "tnnt"))
                 for row in connection.execute(_GAPS, (start, beyond * HOUR_NS))
             ]
         )
@@ -206,21 +183,15 @@ def read_hours(connection: sqlite3.Connection, start_ns: int, end_ns: int) -> tu
         sqlite3.Error: the file cannot be read.
     """
     first, beyond = start_ns // HOUR_NS, -(-min(end_ns, _LATEST_NS) // HOUR_NS)
-    with transaction(connection, "BEGIN"), _as_database_error():
-        query = _HOURS.format(unknown=_unknown(connection))
+    with transaction(connection, "BEGIN"), as_database_error():
+        query = _HOURS.format(unknown=unknown_sum(connection))
         rows = connection.execute(query, (UNATTRIBUTED_ID, first, beyond))
         return tuple(
             [
                 HourTotal(hour * HOUR_NS, *rest)
-                for hour, *rest in (_typed(row, "nnnnoo") for row in rows)
+                for hour, *rest in (typed(row, "nnnnoo") for row in rows)
             ]
         )
-
-
-def _unknown(connection: sqlite3.Connection) -> str:
-    """Return the expression for the time with unknown holders, which version 1 does not store."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return "0" if version < 2 else "SUM(ifnull(unknown_ns, 0))"
 
 
 def read_holdings(
@@ -242,7 +213,7 @@ def read_holdings(
     Raises:
         sqlite3.Error: the file cannot be read.
     """
-    with _as_database_error():
+    with as_database_error():
         uuids = None if devices is None else json.dumps(list(devices))
         span = start_ns, min(end_ns, _LATEST_NS)
         rows = connection.execute(_HOLDINGS, (*span, uuids, uuids, limit))
@@ -262,38 +233,6 @@ def is_empty(connection: sqlite3.Connection) -> bool:
     return not found[0]
 
 
-@contextmanager
-def _as_database_error() -> Iterator[None]:
-    """Convert errors for values that podgpu does not write to a database error.
-
-    Raises:
-        sqlite3.DatabaseError: a value in the file is invalid.
-    """
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise invalid_value_error(repr(error)) from error
-
-
-def _typed(row: Sequence[Any], kinds: str) -> Sequence[Any]:
-    """Return a row after checking the types of its values, which SQLite does not enforce.
-
-    Args:
-        row: the row as it was read.
-        kinds: one letter for each value: `t` text, `n` integer, `o` integer or NULL.
-
-    Raises:
-        TypeError: a value has another type.
-    """
-    for value, kind in zip(row, kinds, strict=True):
-        if not (isinstance(value, _TYPES[kind]) or (kind == "o" and value is None)):
-            raise TypeError(f"a value of type {type(value).__name__}")
-    return row
-
-
-_TYPES: Final = MappingProxyType({"t": str, "n": int, "o": int})
-
-
 def _recorded_span(connection: sqlite3.Connection) -> tuple[int, int]:
     """Return the start of the counted time and the time of the last sample; 0 for a missing one.
 
@@ -301,98 +240,18 @@ def _recorded_span(connection: sqlite3.Connection) -> tuple[int, int]:
     """
     (first,) = connection.execute("SELECT MIN(hour) FROM device_hours").fetchone()
     (last,) = connection.execute("SELECT MAX(at_ns) FROM state").fetchone()
-    first, last = _typed((first, last), "oo")
+    first, last = typed((first, last), "oo")
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (START_KEY,)).fetchone()
     hour_ns, start_ns = (first or 0) * HOUR_NS, int(row[0]) if row else 0
     return start_ns if start_ns // HOUR_NS == first else hour_ns, last or 0
 
 
 def _holding_record(row: tuple[Any, ...]) -> HoldingRecord:
-    device, namespace, pod, container, uid, kind, owner, labels, *rest = _typed(
+    device, namespace, pod, container, uid, kind, owner, labels, *rest = typed(
         row, "ttttttttnonttnnnoooooot"
     )
     container_identity = ContainerIdentity(
-        PartialRef(namespace, pod, container, uid), kind, owner, _pairs(labels)
+        PartialRef(namespace, pod, container, uid), kind, owner, pairs(labels)
     )
     rest[-1] = tuple(sorted((int(code), count) for code, count in json.loads(rest[-1]).items()))
     return HoldingRecord(device, container_identity, *rest)
-
-
-def _spans(first: int, beyond: int, price_changes: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the spans of equal prices, in hours."""
-    inside = [hour for hour in (ns // HOUR_NS for ns in price_changes) if first < hour < beyond]
-    return list(pairwise([first, *inside, beyond]))
-
-
-def _usage_of_spans(
-    connection: sqlite3.Connection,
-    devices: dict[int, tuple[str, str]],
-    spans: Sequence[tuple[int, int]],
-) -> tuple[UsageRow, ...]:
-    """Return the usage rows of each span. The holdings are in the first row of a container."""
-    rows: list[UsageRow] = []
-    counted: set[tuple[str, ContainerIdentity | None]] = set()
-    for first, beyond in spans:
-        for one in _usage_rows(connection, devices, (first, beyond), (spans[0][0], spans[-1][1])):
-            row = one
-            if len(spans) > 1:
-                known = (one.device, one.container) in counted
-                counted.add((one.device, one.container))
-                row = replace(one, since_ns=first * HOUR_NS, holdings=0 if known else one.holdings)
-            rows.append(row)
-    return tuple(rows)
-
-
-def _usage_rows(
-    connection: sqlite3.Connection,
-    devices: dict[int, tuple[str, str]],
-    hours: tuple[int, int],
-    whole: tuple[int, int],
-) -> Iterator[UsageRow]:
-    rows = connection.execute(_USAGE, hours).fetchall()
-    start, end = (hour * HOUR_NS for hour in whole)
-    counts: dict[tuple[int, int], int] = {}
-    for ends, parameters in (("end_ns > ?", (start, end)), ("end_ns IS NULL", (end,))):
-        for device, container, count in connection.execute(_COUNTS.format(ends=ends), parameters):
-            counts[device, container] = counts.get((device, container), 0) + count
-    containers = _containers_by_id(
-        connection, {container for _, container, *_ in rows} - {UNATTRIBUTED_ID}
-    )
-    subjects = {key: one.subject for key, one in containers.items()}
-    unnamed = PartialRef()
-    rows.sort(
-        key=lambda row: (
-            devices[row[0]][0],
-            row[1] == UNATTRIBUTED_ID,
-            subjects.get(row[1], unnamed),
-        )
-    )
-    for device, container, held, busy, energy, no_busy, no_energy, held_without_busy in (
-        _typed(row, "nnnoonnn") for row in rows
-    ):
-        yield UsageRow(
-            devices[device][0],
-            containers.get(container),
-            held,
-            busy,
-            energy,
-            counts.get((device, container), 0),
-            busy is not None and bool(no_busy),
-            energy is not None and bool(no_energy),
-            0 if busy is None else held_without_busy,
-        )
-
-
-def _containers_by_id(
-    connection: sqlite3.Connection, ids: set[int]
-) -> dict[int, ContainerIdentity]:
-    rows = connection.execute(_CONTAINERS, (json.dumps(sorted(ids)),))
-    return {
-        key: ContainerIdentity(PartialRef(*name), kind, owner, _pairs(labels))
-        for key, *name, kind, owner, labels in (_typed(row, "nttttttt") for row in rows)
-    }
-
-
-@lru_cache(maxsize=4096)
-def _pairs(labels: str) -> StringPairs:
-    return tuple(sorted((str(name), str(value)) for name, value in json.loads(labels).items()))

@@ -44,6 +44,8 @@ class UsageRow:
             known.
         since_ns: start of the span of equal prices that the row belongs to, in nanoseconds of Unix
             time; 0 if prices do not change.
+        unknown_ns: of unattributed usage, the part of `held_ns` for which the holder is unknown;
+            None if only the `DeviceTotal` states it.
     """
 
     device: str
@@ -56,6 +58,7 @@ class UsageRow:
     energy_partial: bool = False
     held_without_busy_ns: int = 0
     since_ns: int = 0
+    unknown_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +149,16 @@ class UsageWindow:
     """Usage of all devices in a span of time.
 
     Attributes:
-        node: name of the node.
+        node: name of the node; empty in a report on several nodes.
         start_ns: start of the span, in nanoseconds of Unix time: a full hour, at or before the
             requested start, or the start of the first counted time if that is later.
         end_ns: end of the span: the last sample, or a full hour.
         usage: sorted by device, then by container; the unattributed usage of a device last.
         totals: sorted by index, then by uuid.
-        gaps: the gaps that overlap the span, the oldest first.
+        gaps: the gaps that overlap the span, the oldest first; empty in a report on several nodes.
         sample_data: what made the data up, such as `podgpu demo`; empty if the data was measured.
+        gap_counts: reasons of gaps, each with the number of gaps; overlapping gaps of several
+            devices of a node count once. None if they are not counted yet: see `gaps`.
     """
 
     node: str
@@ -163,3 +168,9 @@ class UsageWindow:
     totals: tuple[DeviceTotal, ...]
     gaps: tuple[Gap, ...]
     sample_data: str = ""
+    gap_counts: tuple[tuple[str, int], ...] | None = None
+
+    @property
+    def has_places(self) -> bool:
+        """Whether its devices have the names of their nodes."""
+        return any(one.node for one in self.totals)

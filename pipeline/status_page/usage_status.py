@@ -106,7 +106,7 @@ def _amounts(rows: Sequence[Row]) -> dict[str, Any]:
         "busy_seconds": None if busy is None else _seconds(busy),
         "idle_seconds": None if idle is None else _seconds(idle),
         "energy_joules": None if energy is None else _bounded(energy / 1e3),
-        "holdings": min(sum(row.holdings for row in rows), LARGEST),
+        "holdings": min(sum(row.holdings or 0 for row in rows), LARGEST),
         "incomplete": any(row.partial for row in rows) or (is_sum and unknown),
     }
 

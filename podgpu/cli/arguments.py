@@ -1,10 +1,10 @@
-"""Options of the commands `topology`, `top`, `usage`, `doctor` and `extender`.
+"""Options of the commands `topology`, `top`, `doctor` and `extender`.
 
 podgpu imports this module for every command, so this module imports almost nothing.
 """
 
 import argparse
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from config.message_text import did_you_mean
 from config.value_types import Duration, ListenAddress
@@ -23,10 +23,6 @@ from podgpu.cli.shared_options import (
     duration_between,
     matching,
 )
-from podgpu.cli.usage.time_span import BEGINNING, beginning, moment
-
-if TYPE_CHECKING:
-    from pipeline.ledger.reports import GroupBy
 
 DCGM_COMMAND: Final = "dcgm-exporter"
 """The word after which `podgpu doctor` and `podgpu` accept dcgm-exporter's options."""
@@ -34,15 +30,7 @@ DCGM_COMMAND: Final = "dcgm-exporter"
 TOO_FEW: Final = 3
 """Exit status of `podgpu topology best` if there are too few GPUs to choose from."""
 
-FORMATS: Final = ("table", "csv", "json")
-MOST_HOLDINGS: Final = 1000
-"""The default of the maximum number of holdings that are listed."""
-
-_MAX_CURRENCY: Final = 12
-
 _interval = duration_between("500ms", "1h")
-_beginning = argument_type(beginning)
-_price = matching(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", "write a price such as 2.50")
 _count = matching("[1-9][0-9]{0,6}", "write a number from 1 to 9999999")
 # A DNS prefix of at most 253 characters, a slash, and a name of at most 63 characters.
 _name = matching(
@@ -132,119 +120,6 @@ def add_top(commands: Commands) -> None:
     )
     parser.add_argument("--once", action="store_true", help="print a table once, and exit")
     add_access(parser)
-
-
-def add_usage(commands: Commands) -> None:
-    """Add `podgpu usage`."""
-    parser = add_command(
-        commands,
-        "usage",
-        "podgpu.cli.usage.command:usage",
-        _usage_contradiction,
-        help="report GPU usage: held, busy and idle hours, energy, cost",
-        description="Reads the file of a ledger, also while podgpu writes to it, and changes "
-        "nothing. Times are UTC. For example, who used GPU 1 in the last week, and what it cost: "
-        "podgpu usage --device 1 --since 7d --price-gpu-hour 2.50",
-        epilog="Columns. HELD: time for which containers held devices, multiplied by their share. "
-        "FREE: time for which no container held the device. UNKNOWN: time for which the holder is "
-        "unknown. BUSY: time for which the device was busy. IDLE: HELD minus BUSY; none if a "
-        "container was busy for longer than its share. ALLOC: HELD as a part of the time. USED: "
-        "BUSY as a part of the time. (free), (unknown): such time, and its cost. (unattributed): "
-        "usage of no known container.",
-    )
-    parser.add_argument(
-        "--by",
-        metavar="WHAT",
-        type=argument_type(_group_by),
-        help="group by namespace (default), pod, workload, device, model, or label:KEY, a label of "
-        "pods",
-    )
-    parser.add_argument(
-        "--device",
-        metavar="GPU",
-        help="report only this GPU, by pod unless --by is given: its index, its name, or the first "
-        "characters of a UUID",
-    )
-    parser.add_argument(
-        "--since",
-        metavar="TIME",
-        type=_beginning,
-        default=_beginning("7d"),
-        help="start of the report: a time ago such as 12h, 7d or 2w (default 7d), or a date: "
-        f"YYYY-MM-DD[THH:MM]; {BEGINNING} for all data. The ledger has whole hours, so the report "
-        "begins at the start of that hour",
-    )
-    parser.add_argument(
-        "--until",
-        metavar="TIME",
-        type=argument_type(moment),
-        help="end of the report, up to the end of that hour (default: now)",
-    )
-    parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
-    parser.add_argument(
-        "--holdings",
-        action="store_true",
-        help="list the holdings instead of sums, the latest first",
-    )
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=_count,
-        help=f"maximum number of holdings to list (default {MOST_HOLDINGS})",
-    )
-    prices = parser.add_argument_group("prices")
-    prices.add_argument(
-        "--price-gpu-hour",
-        metavar="PRICE",
-        type=_price,
-        help="price of one hour of a GPU: a container pays for its held time. Free time and time "
-        "with an unknown holder are priced in rows of their own, or in the row of the device",
-    )
-    prices.add_argument(
-        "--price-kwh", metavar="PRICE", type=_price, help="price of one kilowatt hour of energy"
-    )
-    prices.add_argument(
-        "--currency", metavar="NAME", type=_currency, help="currency of the prices, for display"
-    )
-    where = parser.add_argument_group("the ledger")
-    add_file(where, "--ledger", help_text="file of the ledger")
-    add_file(
-        where,
-        "-c",
-        "--config",
-        help_text="configuration file with a ledger sink; default: that of the podgpu running "
-        "here, else the one that podgpu run would use",
-    )
-    where.add_argument("--sink", metavar="NAME", help="name of the ledger sink; default: the first")
-
-
-def _group_by(text: str) -> "GroupBy":
-    # Imported here, because only this option of this command needs it.
-    from pipeline.ledger.reports import GroupBy
-
-    return GroupBy.parse(text)
-
-
-def _usage_contradiction(arguments: argparse.Namespace) -> str:
-    """Return an error if arguments contradict each other or have no effect; empty if none."""
-    priced = arguments.price_gpu_hour is not None or arguments.price_kwh is not None
-    if arguments.ledger is not None and (arguments.config is not None or arguments.sink):
-        return f"--ledger already names the file: remove {'-c' if arguments.config else '--sink'}"
-    if arguments.holdings and (arguments.by is not None or priced):
-        return f"--holdings shows no sums: remove {'the prices' if priced else '--by'}"
-    if arguments.limit is not None and not arguments.holdings:
-        return "--limit needs --holdings: a report shows all groups"
-    if arguments.currency and not priced:
-        return "--currency needs a price: give --price-gpu-hour or --price-kwh"
-    return ""
-
-
-def _currency(text: str) -> str:
-    if not text or len(text) > _MAX_CURRENCY or not text.isprintable():
-        raise argparse.ArgumentTypeError(
-            f"write a name of 1 to {_MAX_CURRENCY} printable characters"
-        )
-    return text
 
 
 def add_doctor(commands: Commands) -> None:

@@ -12,6 +12,7 @@ from podgpu.cli.archive.archive_options import add_archive
 from podgpu.cli.option_parser import Parser
 from podgpu.cli.shared_options import add_allowed, add_command, add_file, address, duration
 from podgpu.cli.terminal_text import complain, lines
+from podgpu.cli.usage.options import add_usage
 
 _EXIT_UNAVAILABLE = 1
 _EXIT_INVALID = 2
@@ -119,7 +120,7 @@ def command_parser() -> argparse.ArgumentParser:
     )
     options.add_topology(commands)
     options.add_top(commands)
-    options.add_usage(commands)
+    add_usage(commands)
     add_archive(commands)
     options.add_doctor(commands)
     options.add_extender(commands)

@@ -5,7 +5,7 @@ changes, the row of the earlier day is withdrawn. So each day can be read alone.
 """
 
 import json
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, Final
 
 from pipeline.archive.database import Database
@@ -94,7 +94,10 @@ LEFT JOIN facts ON facts.cluster = found.cluster AND facts.node = found.node
     AND facts.pod = valid.pod AND facts.container = valid.container
     AND facts.pod_uid = valid.pod_uid
 WHERE {_OVERLAPS}
-    AND (? = '' OR starts_with(lower(valid.device), ?))
+    AND EXISTS (
+        SELECT 1 FROM devices WHERE devices.cluster = found.cluster AND devices.node = found.node
+            AND devices.device = valid.device AND list_contains(?, devices.id)
+    )
 ORDER BY {_ORDER} LIMIT ?
 """  # noqa: S608
 _KEEP: Final = f"""
@@ -123,18 +126,18 @@ def count_items(sources: RowSources, start_ns: int, end_ns: int) -> None:
         database.execute(_GAPS.format(valid=_valid("gap", rows)), (start_ns, end_ns))
 
 
-def gap_counts(database: Database, devices: list[int] | None = None) -> dict[str, int]:
+def gap_counts(database: Database, devices: list[int] | None = None) -> tuple[tuple[str, int], ...]:
     """Return how often each reason for gaps occurred: `down` first.
 
     Args:
         database: a database after `count_items`.
         devices: numbers of the devices; None for all.
     """
-    return dict(database.execute(_GAP_COUNTS, (devices, devices)))
+    return tuple(database.execute(_GAP_COUNTS, (devices, devices)))
 
 
 def list_holdings(
-    sources: RowSources, start_ns: int, end_ns: int, limit: int, device: str = ""
+    sources: RowSources, start_ns: int, end_ns: int, limit: int, devices: Sequence[int]
 ) -> list[HoldingRecord]:
     """Return the ended holdings that overlap a span of time, the latest first.
 
@@ -143,18 +146,18 @@ def list_holdings(
         start_ns: start of the span, in nanoseconds of Unix time.
         end_ns: end of the span, in nanoseconds of Unix time.
         limit: maximum number of holdings.
-        device: first characters of the UUID of a device; empty for all.
+        devices: numbers of the devices, after `usage_sums.sum_usage`.
 
     Raises:
         TransientError: a file cannot be read.
         PermanentError: a file is damaged, or the memory limit is too low.
     """
-    database, prefix = sources.database, device.lower()
+    database, numbers = sources.database, list(devices)
     for number, rows in enumerate(sources.days.values()):
         valid = _valid("holding", rows)
         if not number:
             database.execute(_LIST_TABLE.format(valid=valid))
-        values = (start_ns, end_ns, prefix, prefix, limit)
+        values = (start_ns, end_ns, numbers, limit)
         database.execute(_LIST_DAY.format(valid=valid, rows=rows), values)
         database.execute(_KEEP, (limit,))
     found = database.execute(_LISTED) if sources.days else []
@@ -167,17 +170,21 @@ def _valid(item: str, rows: str) -> str:
 
 
 def _record(row: tuple[Any, ...]) -> HoldingRecord:
-    cluster, node, _, device, namespace, pod, container, uid, start_ns, end_ns, *rest = row
-    *values, xids, owner_kind, owner_name, labels = rest
+    cluster, node, _, *values, owner_kind, owner_name, labels = row
+    found: dict[str, Any] = dict(zip(_FIELDS["holding"], values, strict=True))
+    names = [found.pop(name) for name in ("namespace", "pod", "container", "pod_uid")]
     identity = ContainerIdentity(
-        PartialRef(namespace, pod, container, uid),
+        PartialRef(*names),
         owner_kind or "",
         owner_name or "",
         tuple(sorted(json.loads(labels or "{}").items())),
     )
-    counts = tuple(sorted((int(code), int(n)) for code, n in json.loads(xids or "{}").items()))
-    source, evidence, *amounts = values
-    found = HoldingRecord(
-        device, identity, start_ns, end_ns, end_ns, source, evidence, *amounts, counts
+    xids = json.loads(found.pop("xids") or "{}")
+    return HoldingRecord(
+        **found,
+        container=identity,
+        until_ns=found["end_ns"],
+        xids=tuple(sorted((int(code), count) for code, count in xids.items())),
+        node=node,
+        cluster=cluster,
     )
-    return replace(found, node=node, cluster=cluster)

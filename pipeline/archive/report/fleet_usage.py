@@ -1,18 +1,17 @@
 """The usage of several nodes in a span of time, from archives and ledger files."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
 from pipeline.archive.database import Database
-from pipeline.archive.report.ended_items import count_items, gap_counts, list_holdings
+from pipeline.archive.report.ended_items import count_items, gap_counts
 from pipeline.archive.report.group_query import grouped_usage, make_parts
 from pipeline.archive.report.row_sources import RowSources, open_rows
 from pipeline.archive.report.usage_sums import sum_usage
 from pipeline.base.errors import PermanentError
-from pipeline.ledger.queries import HoldingRecord
-from pipeline.ledger.reports import GroupBy, Report, Tariff, report_of_groups
+from pipeline.ledger.reports import GroupBy, GroupedUsage, Report, Tariff, report_of_groups
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.model.ledger_usage import DeviceTotal, UsageWindow
 
@@ -34,13 +33,11 @@ class FleetUsage:
     Attributes:
         sources: the rows.
         window: the time span and the devices; without usage rows and gaps.
-        gaps: how often each reason for gaps occurred.
         device_numbers: number of each device in the database, in the order of the window.
     """
 
     sources: RowSources
     window: UsageWindow
-    gaps: Mapping[str, int]
     device_numbers: tuple[int, ...]
 
     @property
@@ -48,20 +45,31 @@ class FleetUsage:
         """The database with the sums."""
         return self.sources.database
 
-    def report(self, by: GroupBy, prices: Tariff) -> Report:
-        """Return the report on the usage.
+    def groups(self, by: GroupBy) -> list[GroupedUsage]:
+        """Return the usage by group and price class.
 
         Args:
             by: how to group it.
-            prices: the prices, with the changes that `open_usage` got.
 
         Raises:
             PermanentError: there are too many groups, or the memory limit is too low.
         """
-        grouping = replace(by, several_nodes=True)
         numbers = self.device_numbers
-        usage = grouped_usage(self.database, grouping, self.window.totals, numbers)
-        return report_of_groups(self.window, grouping, prices, usage)
+        return grouped_usage(self.database, _placed(by), self.window.totals, numbers)
+
+    def report(self, by: GroupBy, prices: Tariff, groups: Iterable[GroupedUsage]) -> Report:
+        """Return the report on the usage.
+
+        Args:
+            by: how it was grouped.
+            prices: the prices, with the changes that `open_usage` got.
+            groups: the usage by group.
+        """
+        return report_of_groups(self.window, _placed(by), prices, groups)
+
+
+def _placed(by: GroupBy) -> GroupBy:
+    return replace(by, several_nodes=True)
 
 
 @contextmanager
@@ -94,7 +102,7 @@ def open_usage(
         count_items(sources, first_ns, beyond_ns)
         make_parts(sources.database)
         rows = sources.database.execute(_TOTALS)
-        if device:
+        if device and rows:
             rows = _chosen(rows, device)
         totals = tuple(DeviceTotal(*row[1:13]) for row in rows)
         start = max([first_ns, *([min(row[13] for row in rows) * HOUR_NS] if rows else [])])
@@ -102,8 +110,8 @@ def open_usage(
         made_up = max((row[15] or "" for row in rows), default="")
         numbers = tuple(row[0] for row in rows)
         gaps = gap_counts(sources.database, list(numbers))
-        window = UsageWindow("", start, max(start, end), (), totals, (), made_up)
-        yield FleetUsage(sources, window, gaps, numbers)
+        window = UsageWindow("", start, max(start, end), (), totals, (), made_up, gaps)
+        yield FleetUsage(sources, window, numbers)
 
 
 def _chosen(rows: Sequence[tuple[object, ...]], device: str) -> list[tuple[object, ...]]:
@@ -125,21 +133,3 @@ def _chosen(rows: Sequence[tuple[object, ...]], device: str) -> list[tuple[objec
             "give the first characters of the UUID of one GPU, which --by device --format csv shows"
         )
     return found
-
-
-def fleet_holdings(
-    usage: FleetUsage, span: tuple[int, int], limit: int, device: str = ""
-) -> list[HoldingRecord]:
-    """Return the ended holdings that overlap a span of time, the latest first.
-
-    Args:
-        usage: the usage of the span.
-        span: start and end, in nanoseconds of Unix time.
-        limit: maximum number of holdings.
-        device: first characters of the UUID of a device; empty for all.
-
-    Raises:
-        TransientError: a file cannot be read.
-        PermanentError: a file is damaged, or the memory limit is too low.
-    """
-    return list_holdings(usage.sources, *span, limit, device)

@@ -47,7 +47,7 @@ class GroupedUsage:
         busy_ns: busy time.
         idle_ns: held time minus busy time, of hours with a known busy time.
         energy_mj: energy in millijoules.
-        holdings: number of holdings that overlap the span.
+        holdings: number of holdings that overlap the span; None if it is unknown.
     """
 
     key: GroupKey | None
@@ -58,4 +58,4 @@ class GroupedUsage:
     busy_ns: Tally[int] = _NO_AMOUNTS
     idle_ns: Tally[int] = _NO_AMOUNTS
     energy_mj: Tally[int] = _NO_AMOUNTS
-    holdings: int = 0
+    holdings: int | None = 0

@@ -154,31 +154,34 @@ def group_keys(
     if by.kind == "pod":
         unique = _pod_names(groups)
     if by.kind == "device" and by.several_nodes:
-        by_place: dict[Parts, DeviceTotal] = {
-            (one.cluster, one.node, one.device): one for one in totals
+        placed = placed_device_names(totals)
+        unique = {
+            parts: placed[place]
+            for parts in groups
+            if (place := tuple(part or "" for part in parts[:3])) in placed
         }
-        unique = _unique({parts: _placed_device(by_place, parts) for parts in groups})
     elif by.kind == "device":
         shown = device_names(totals)
         unique = {parts: shown[parts[0]] for parts in groups if parts[0] in shown}
     return [GroupKey(parts, unique.get(parts) or _name(by, parts)) for parts in groups]
 
 
-def _placed_device(by_place: Mapping[Parts, DeviceTotal], parts: Parts) -> str:
-    cluster, node, uuid, _ = parts
-    total = by_place.get((cluster or "", node or "", uuid))
-    name = f"{uuid}" if total is None else _device_name(total)
-    return f"{node or NONE} {name}"
+def placed_device_names(totals: Iterable[DeviceTotal]) -> dict[Parts, str]:
+    """Return a unique name of each device, by cluster, node and uuid: `node-1 GPU 1 NVIDIA H200`.
 
-
-def _unique(names: Mapping[Parts, str]) -> Mapping[Parts, str]:
-    """Return names in which those that several groups have are followed by the group's place."""
+    On a single node, the names are those of `device_names`.
+    """
+    devices = list(totals)
+    if not any(one.node for one in devices):
+        shown = device_names(devices)
+        return {("", "", uuid): name for uuid, name in shown.items()}
+    names = {
+        (one.cluster, one.node, one.device): f"{one.node} {_device_name(one)}" for one in devices
+    }
     count = Counter(names.values())
     return {
-        parts: f"{name} ({'/'.join(part or NONE for part in parts[:3])})"
-        if count[name] > 1
-        else name
-        for parts, name in names.items()
+        place: f"{name} ({'/'.join(place)})" if count[name] > 1 else name
+        for place, name in names.items()
     }
 
 

@@ -31,7 +31,7 @@ class Row:
         idle_ns: held time minus busy time, of usage with a known busy time. Negative if devices
             were busy for longer than they were held.
         energy_mj: energy in millijoules.
-        holdings: number of holdings that overlap the span of time.
+        holdings: number of holdings that overlap the span of time; None if it is unknown.
         cost: cost with two decimal places; None if no part of it can be calculated.
         cost_partial: whether a part of the cost cannot be calculated and is missing.
     """
@@ -45,7 +45,7 @@ class Row:
     busy_ns: Sum[int]
     idle_ns: Sum[int]
     energy_mj: Sum[int]
-    holdings: int
+    holdings: int | None
     cost: Decimal | None
     cost_partial: bool
 
@@ -173,7 +173,8 @@ class _Amounts:
     """Sums of grouped usage."""
 
     def __init__(self) -> None:
-        self.held_ns = self.free_ns = self.unknown_ns = self.holdings = 0
+        self.held_ns = self.free_ns = self.unknown_ns = 0
+        self.holdings: Tally[int] = Tally()
         self.busy_ns: Tally[int] = Tally()
         self.idle_ns: Tally[int] = Tally()
         self.energy_mj: Tally[int] = Tally()
@@ -182,7 +183,7 @@ class _Amounts:
         self.held_ns += one.held_ns
         self.free_ns += one.free_ns
         self.unknown_ns += one.unknown_ns
-        self.holdings += one.holdings
+        self.holdings += Tally.of(one.holdings)
         self.busy_ns += one.busy_ns
         self.idle_ns += one.idle_ns
         self.energy_mj += one.energy_mj
@@ -228,7 +229,7 @@ def _row(
         busy_ns=Sum() if timeless else amounts.busy_ns.sum(0),
         idle_ns=Sum() if timeless else amounts.idle_ns.sum(0),
         energy_mj=amounts.energy_mj.sum(0),
-        holdings=amounts.holdings,
+        holdings=amounts.holdings.sum(0).known,
         cost=cost[0],
         cost_partial=cost[1],
     )

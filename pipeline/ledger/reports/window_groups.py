@@ -30,9 +30,8 @@ def grouped(window: UsageWindow, by: GroupBy) -> list[GroupedUsage]:
     for one, parts in zip(window.usage, keys, strict=True):
         price = price_class(devices.get(one.device), one)
         unheld = one.held_ns if one.container is None else 0
-        unknown = min(unknown_ns.get(one.device, 0), unheld)
-        if one.container is None:
-            unknown_ns[one.device] = unknown_ns.get(one.device, 0) - unknown
+        of_device = unknown_ns.get(one.device, 0) if one.unknown_ns is None else one.unknown_ns
+        unknown = min(of_device, unheld)
         held = one.held_ns - unheld
         # A GPU with MIG instances has only energy: its instances have its time. So its busy time
         # is not a missing part of the sum.

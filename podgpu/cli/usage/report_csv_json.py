@@ -13,8 +13,9 @@ import msgspec
 from pipeline.fields.xid_catalogue import XIDS
 from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import Prices, Report, Row
-from pipeline.model.ledger_usage import UsageWindow
+from pipeline.model.ledger_usage import DeviceTotal, UsageWindow
 from podgpu.cli.terminal_text import terminal_safe
+from podgpu.cli.usage.report_heading import gap_counts
 from podgpu.cli.usage.time_span import exact
 
 VERSION: Final = 3
@@ -64,7 +65,9 @@ def _head(window: UsageWindow) -> dict[str, Any]:
     return {
         "version": VERSION,
         "sample_data": window.sample_data or None,
-        "node": window.node,
+        "node": window.node if window.node or not window.has_places else None,
+        "clusters": sorted({one.cluster for one in window.totals if one.cluster}),
+        "nodes": len({(one.cluster, one.node) for one in window.totals}),
         "since": exact(window.start_ns),
         "until": exact(window.end_ns),
     }
@@ -90,6 +93,7 @@ def report_document(report: Report) -> dict[str, Any]:
         "total": _figures(report.total),
         "devices": [
             {
+                **_place(window, total),
                 "device": total.device,
                 "device_name": total.name or None,
                 "gpu_index": total.index,
@@ -110,7 +114,15 @@ def report_document(report: Report) -> dict[str, Any]:
             }
             for gap in window.gaps
         ],
+        "gap_counts": dict(gap_counts(window)),
     }
+
+
+def _place(window: UsageWindow, one: DeviceTotal | HoldingRecord) -> dict[str, str | None]:
+    """Return cluster and node; nothing in a report on one node without them."""
+    if not window.has_places:
+        return {}
+    return {"cluster": one.cluster or None, "node": one.node or None}
 
 
 def _figures(row: Row) -> dict[str, Any]:
@@ -212,7 +224,8 @@ def report_csv(report: Report) -> str:
     if report.by.kind == "device":
         indexes = {total.device: total.index for total in report.window.totals}
         heading.append("gpu_index")
-        rows = [[*row, indexes.get(str(row[1]))] for row in rows]
+        place = heading.index("device")
+        rows = [[*row, indexes.get(str(row[place]))] for row in rows]
     return _table(report.window, heading, rows)
 
 
@@ -226,15 +239,22 @@ def _table(window: UsageWindow, heading: list[str], rows: list[list[object]]) ->
 
 def holdings_document(window: UsageWindow, holdings: Sequence[HoldingRecord]) -> dict[str, Any]:
     """Return the holdings as a JSON document. docs/reports.md describes its keys."""
-    rows = [{key: value(one) for key, value in _HOLDING.items()} for one in holdings]
+    rows = [
+        _place(window, one) | {key: value(one) for key, value in _HOLDING.items()}
+        for one in holdings
+    ]
     return _head(window) | {"holdings": rows}
 
 
 def holdings_csv(window: UsageWindow, holdings: Sequence[HoldingRecord]) -> str:
     """Return the holdings as CSV, each on one line. XID errors are written `CODE:COUNT`."""
     columns = _HOLDING | {"xids": lambda one: " ".join(f"{code}:{n}" for code, n in one.xids)}
-    rows = [[value(one) for value in columns.values()] for one in holdings]
-    return _table(window, list(columns), rows)
+    rows = [
+        [*_place(window, one).values(), *(value(one) for value in columns.values())]
+        for one in holdings
+    ]
+    place = ["cluster", "node"] if window.has_places else []
+    return _table(window, [*place, *columns], rows)
 
 
 def _xid(code: int, count: int) -> dict[str, Any]:

@@ -3,18 +3,20 @@
 A number that is not 0 is never shown as 0, but for example as `<1%`.
 """
 
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, tzinfo
 from fractions import Fraction
 from typing import Final
 
 from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import Report, Row, Sum, device_names
-from pipeline.model.ledger_usage import Gap, UsageWindow
+from pipeline.ledger.reports.groups import placed_device_names
+from pipeline.model.ledger_usage import UsageWindow
 from pipeline.status_page.display_text import holder_name
 from podgpu.cli.terminal_text import MARK, Column, laid_out, terminal_safe
-from podgpu.cli.usage.time_span import utc
+from podgpu.cli.usage.report_heading import has_instances, header, wrapped
+from podgpu.cli.usage.time_span import local
 from podgpu.cli.usage.units import ENERGIES, MEMORIES, Scale, digits_of, scaled, span
 from podgpu.cli.usage.xid_notes import xid_notes
 
@@ -22,9 +24,6 @@ FREE: Final = "(free)"
 UNKNOWN: Final = "(unknown)"
 UNATTRIBUTED: Final = "(unattributed)"
 TOTAL: Final = "(total)"
-
-_MIN_WIDTH: Final = 20
-"""Minimum width to which sentences are wrapped."""
 
 
 def marked(total: Sum[int], scale: Scale) -> str:
@@ -49,13 +48,16 @@ NONE: Final = "none"
 """Text of the idle time of a group that was busy for longer than it held devices."""
 
 
-def report_lines(report: Report, width: int, *, one_device: bool = False) -> list[str]:
+def report_lines(
+    report: Report, width: int, *, one_device: bool = False, tz: tzinfo = UTC
+) -> list[str]:
     """Return the lines of the report.
 
     Args:
         report: the report.
         width: width of the terminal; 0 if there is none, so that nothing is cut.
         one_device: whether the report is of one chosen GPU, which the first line then names.
+        tz: the time zone of the report.
     """
     window = report.window
     # The row of a device includes its free and unknown time, and its unattributed usage.
@@ -96,9 +98,11 @@ def report_lines(report: Report, width: int, *, one_device: bool = False) -> lis
         ),
         (
             Column("HOLDINGS", rank=5),
-            shown(lambda row: str(row.holdings), free, unknown, unattributed),
+            shown(lambda row: _count(row.holdings), free, unknown, unattributed),
         ),
     ]
+    if report.total.holdings is None:
+        del cells[-1]
     if report.prices.charges_time or report.prices.charges_energy:
         cells.append((Column(report.prices.currency or "COST"), _cost))
     rows = [[text(row) for _, text in cells] for row in all_rows]
@@ -107,7 +111,7 @@ def report_lines(report: Report, width: int, *, one_device: bool = False) -> lis
     what = f"by {report.by}"
     if one_device:
         what = f"{_chosen(window)}, {what}"
-    above = header(window, what, times, width)
+    above = header(window, what, times, width, tz)
     return [*above, "", *laid_out(columns, rows, width), *notes]
 
 
@@ -122,67 +126,6 @@ def _times(rows: Iterable[Row]) -> Iterator[int]:
     for row in rows:
         yield from (row.held_ns, row.free_ns, row.unknown_ns)
         yield from (row.busy_ns.known or 0, max(row.idle_ns.known or 0, 0))
-
-
-def header(window: UsageWindow, what: str, times: Scale, width: int) -> list[str]:
-    """Return the lines above the table: node, time span, and how much time has no usage data.
-
-    With sample data, the first line says so.
-
-    Args:
-        window: usage in the time span.
-        what: what the table shows, for people.
-        times: the unit of the table's times.
-        width: width of the terminal; 0 if there is none.
-    """
-    where = f"{terminal_safe(window.node)}, " if window.node else ""
-    when = f"{utc(window.start_ns)} to {utc(window.end_ns)} UTC"
-    lines = [f"{where}{when}, {what}", accounted(window, times)]
-    if window.sample_data:
-        lines.insert(0, f"sample data of {terminal_safe(window.sample_data)}, not measured")
-    return [line for text in lines for line in wrapped(text, width)]
-
-
-def wrapped(text: str, width: int) -> list[str]:
-    """Return the lines of a sentence, wrapped to the width of the terminal if there is one."""
-    return textwrap.wrap(text, max(width, _MIN_WIDTH)) if width else [text]
-
-
-def accounted(window: UsageWindow, times: Scale) -> str:
-    """Return a sentence: for how much time there is usage data, and the reasons for gaps."""
-    whole = sum(total.accounted_ns for total in window.totals)
-    gaps = sum(total.gap_ns for total in window.totals)
-    unit = f"{'device' if _instances(window) else 'GPU'}-{times.unit.plural}"
-    lines = f"{times.text(whole + gaps)} {unit}, "
-    if not gaps:
-        return f"{lines}all with usage data"
-    why = ", ".join(
-        f"{terminal_safe(reason)} ({'once' if count == 1 else f'{count} times'})"
-        for reason, count in _episodes(window.gaps)
-    )
-    return f"{lines}{times.text_alone(gaps)} without usage data" + (
-        f": podgpu was {why}" if why else ""
-    )
-
-
-def _episodes(gaps: Iterable[Gap]) -> Iterator[tuple[str, int]]:
-    """Yield each reason for gaps, and how often it occurred.
-
-    Overlapping gaps of several devices count once.
-    """
-    by_reason: dict[str, list[Gap]] = {}
-    for gap in gaps:
-        by_reason.setdefault(gap.reason, []).append(gap)
-    for reason in sorted(by_reason, key=lambda each: (each != "down", each)):
-        count, until = 0, -1
-        for gap in sorted(by_reason[reason], key=lambda each: each.start_ns):
-            count += gap.start_ns > until
-            until = max(until, gap.end_ns)
-        yield reason, count
-
-
-def _instances(window: UsageWindow) -> bool:
-    return any(total.device.startswith("MIG-") for total in window.totals)
 
 
 def _name(report: Report, row: Row) -> str:
@@ -202,6 +145,10 @@ def _idle(report: Report, row: Row, times: Scale) -> str:
 
 def _used(row: Row) -> str:
     return percent(row.used) + (MARK if row.used is not None and row.busy_ns.partial else "")
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else str(number)
 
 
 def _cost(row: Row) -> str:
@@ -224,7 +171,7 @@ def _notes(report: Report, rows: Iterable[list[str]]) -> Iterator[str]:
         row.key and row.key.parts == (None,) for row in report.rows
     ):
         yield f"no pod has the label {report.by.label}; check the option labels of the pods source"
-    if report.prices.charges_time and _instances(report.window):
+    if report.prices.charges_time and has_instances(report.window):
         yield (
             "a MIG instance costs a part of the GPU price, in proportion to its compute slices; "
             "slices in no instance are not priced"
@@ -233,22 +180,30 @@ def _notes(report: Report, rows: Iterable[list[str]]) -> Iterator[str]:
         yield "the cost of devices includes free and unknown time, and usage of no known container"
 
 
-def holding_lines(window: UsageWindow, holdings: Sequence[HoldingRecord], width: int) -> list[str]:
+def holding_lines(
+    window: UsageWindow, holdings: Sequence[HoldingRecord], width: int, tz: tzinfo = UTC
+) -> list[str]:
     """Return the lines of the table of holdings.
 
     Args:
         window: usage in the same time span, for the lines above the table.
         holdings: the holdings, each for one row.
         width: width of the terminal; 0 if there is none, so that nothing is cut.
+        tz: the time zone of the list.
     """
     count = f"{len(holdings)} holding{'' if len(holdings) == 1 else 's'}"
-    names = device_names(window.totals)
-    shown = [replace(each, device=names.get(each.device, each.device)) for each in holdings]
-    rows = [[text(each) for _, text in _HOLDING] for each in shown]
-    columns = [column for column, _ in _HOLDING]
+    names = placed_device_names(window.totals)
+    shown = [
+        replace(each, device=names.get((each.cluster, each.node, each.device), each.device))
+        for each in holdings
+    ]
+    cells = dict(_HOLDING)
+    cells[_START] = lambda one: local(one.start_ns, tz, "%Y-%m-%d %H:%M:%S")
+    rows = [[text(each) for text in cells.values()] for each in shown]
+    columns = list(cells)
     times = Scale.of_times([sum(total.accounted_ns + total.gap_ns for total in window.totals)])
     notes = [line for note in xid_notes(holdings) for line in wrapped(note, width)]
-    return [*header(window, count, times, width), "", *laid_out(columns, rows, width), *notes]
+    return [*header(window, count, times, width, tz), "", *laid_out(columns, rows, width), *notes]
 
 
 def _duration(one: HoldingRecord) -> str:
@@ -278,10 +233,11 @@ _PERCENT_PPM: Final = 10_000
 _CONTINUES: Final = " so far"
 """Mark of the length of a holding that continues."""
 
+_START: Final = Column("START")
 _HOLDING: Final[tuple[tuple[Column, Callable[[HoldingRecord], str]], ...]] = (
     (Column("CONTAINER", name=True, least=24), lambda one: holder_name(one.container.subject)),
     (Column("DEVICE", name=True, rank=6), lambda one: one.device),
-    (Column("START"), lambda one: utc(one.start_ns, "%Y-%m-%d %H:%M:%S")),
+    (_START, lambda one: local(one.start_ns, UTC, "%Y-%m-%d %H:%M:%S")),
     (Column("LENGTH"), _duration),
     (Column("HELD"), lambda one: span(one.held_ns)),
     (Column("BUSY"), lambda one: "" if one.busy_ns is None else span(one.busy_ns)),

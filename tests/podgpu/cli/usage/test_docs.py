@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podgpu.cli.arguments import FORMATS
+from podgpu.cli.usage.options import FORMATS
 from tests.podgpu.cli.usage.test_command import report
 from tests.podgpu.cli.usage.usage_command import run
 
@@ -51,7 +51,7 @@ def test_each_json_key_is_documented(ledger: Path, capsys: pytest.CaptureFixture
     keys = {
         key
         for document in documents
-        for part in (document, *(each[0] for each in document.values() if isinstance(each, list)))
+        for part in (document, *(e[0] for e in document.values() if isinstance(e, list) and e))
         for key in part
     }
     assert {"rows", "held_seconds", "owner_name", "busy_peak_ratio"} <= keys
@@ -59,7 +59,7 @@ def test_each_json_key_is_documented(ledger: Path, capsys: pytest.CaptureFixture
 
 
 def test_each_option_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
-    page = PAGE.read_text(encoding="utf-8")
+    page = "".join(each.read_text(encoding="utf-8") for each in sorted(PAGE.parent.glob("*.md")))
     _, out, _ = run(capsys, "--help")
     options = set(re.findall(r"--[a-z-]+", out)) - {"--help", "--config"}
     assert [option for option in sorted(options) if option not in page] == []
