@@ -124,6 +124,16 @@ FAMILIES: tuple[Family, ...] = (
         "podgpu_sink_errors_total",
         "Errors of the sink other than dropped readings, by operation and reason.",
     ),
+    Family(
+        "podgpu_sink_archive_pending_rows",
+        "Rows of a ledger that could be in its archive and are not; no sample before the first "
+        "run of podgpu archive.",
+    ),
+    Family(
+        "podgpu_sink_archive_written_timestamp_seconds",
+        "When all closed hours of a ledger were last in its archive, in Unix time; 0 if they never "
+        "were. No sample before the first run of podgpu archive.",
+    ),
     Family("podgpu_config_reloads_total", "Attempts to apply a changed configuration, by result."),
     Family(
         "podgpu_config_reload_last_successful",

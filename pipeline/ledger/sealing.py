@@ -7,22 +7,17 @@ the facts of a container replace them. All functions block.
 
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
+from pipeline.ledger.archive_backlog import EARLIEST, closed_before
 from pipeline.ledger.archive_rows import RowMaker, is_withdrawal
 from pipeline.ledger.outbox import add_rows
 from pipeline.ledger.schema import HOUR_NS, invalid_value_error, transaction
-
-_FINAL_NS: Final = 15 * 60 * 1_000_000_000
-"""Nanoseconds after its end after which an hour is closed. Usage of it that is written later is a
-late gain."""
 
 _MAX_ROWS: Final = 4000
 """Number of rows after which a sealing ends, and the next one continues. The sink cannot commit
 while a sealing has locked the file."""
 
-_EARLIEST: Final = -(1 << 62) // HOUR_NS
 _DAY_HOURS: Final = 24
 
 _USAGE: Final = """
@@ -35,33 +30,6 @@ WHERE hour >= ? AND hour < ? ORDER BY hour, device LIMIT ?
 """
 _ENDED: Final = "SELECT id FROM {item}s WHERE end_ns >= ? AND end_ns < ?"
 _CHANGED: Final = "SELECT id FROM changed_items WHERE kind = ? ORDER BY id LIMIT ?"
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveState:
-    """What a ledger knows about its archive.
-
-    Attributes:
-        sealed_before: hours before this one are sealed.
-        location: where the rows were written last; empty if none were written.
-        written_ns: when everything that could be sealed was last written, in nanoseconds of Unix
-            time; None if it never was.
-    """
-
-    sealed_before: int
-    location: str
-    written_ns: int | None
-
-
-def archive_state(connection: sqlite3.Connection) -> ArchiveState | None:
-    """Return what a ledger knows about its archive; None if there was never an archive.
-
-    Raises:
-        sqlite3.Error: the file cannot be read.
-    """
-    query = "SELECT sealed_before, location, written_ns FROM archive"
-    row = connection.execute(query).fetchone()
-    return None if row is None else ArchiveState(*row)
 
 
 def note_written(connection: sqlite3.Connection, location: str | None, now_ns: int) -> None:
@@ -78,38 +46,6 @@ def note_written(connection: sqlite3.Connection, location: str | None, now_ns: i
     connection.execute(
         "UPDATE archive SET location = ifnull(?, location), written_ns = ?", (location, now_ns)
     )
-
-
-def pending_rows(connection: sqlite3.Connection, now_ns: int) -> int:
-    """Return how many rows of closed hours, late gains and the outbox are not in the archive.
-
-    Args:
-        connection: a connection for reading; the ledger has an archive.
-        now_ns: the current time, in nanoseconds of Unix time.
-
-    Raises:
-        sqlite3.Error: the file cannot be read.
-    """
-    closed = closed_before(now_ns)
-    count = 0
-    for query, values in (
-        ("outbox", ()),
-        ("hours WHERE hour >= (SELECT sealed_before FROM archive) AND hour < ?", (closed,)),
-        ("device_hours WHERE hour >= (SELECT sealed_before FROM archive) AND hour < ?", (closed,)),
-        ("late_hours WHERE hour < ?", (closed,)),
-        ("late_device_hours WHERE hour < ?", (closed,)),
-    ):
-        count += connection.execute(f"SELECT count(*) FROM {query}", values).fetchone()[0]  # noqa: S608
-    return count
-
-
-def closed_before(now_ns: int) -> int:
-    """Return the hour before which all hours are closed.
-
-    Args:
-        now_ns: the current time, in nanoseconds of Unix time.
-    """
-    return (now_ns - _FINAL_NS) // HOUR_NS
 
 
 def seal(connection: sqlite3.Connection, cluster: str, node: str, now_ns: int) -> int:
@@ -134,7 +70,7 @@ def seal(connection: sqlite3.Connection, cluster: str, node: str, now_ns: int) -
             return 0
         connection.execute(
             "INSERT OR IGNORE INTO archive (only_row, sealed_before, next_serial) VALUES (0, ?, 1)",
-            (_EARLIEST,),
+            (EARLIEST,),
         )
         query = "SELECT sealed_before, next_serial FROM archive"
         before, first = map(int, connection.execute(query).fetchone())
@@ -189,7 +125,7 @@ class _Sealing:
         table = "late_hours" if kind == "usage" else "late_device_hours"
         keys = "hour = ? AND device = ?" + (" AND container = ?" if kind == "usage" else "")
         count = 3 if kind == "usage" else 2
-        rows = self._connection.execute(query.format(prefix="late_"), (_EARLIEST, until, _MAX_ROWS))
+        rows = self._connection.execute(query.format(prefix="late_"), (EARLIEST, until, _MAX_ROWS))
         for row in rows.fetchall():
             yield maker.amounts(kind, row)
             self._connection.execute(f"DELETE FROM {table} WHERE {keys}", row[:count])  # noqa: S608

@@ -13,6 +13,7 @@ from typing import Final
 
 from pipeline.base.clock import boot_id
 from pipeline.base.version import VERSION
+from pipeline.ledger.archive_backlog import ArchiveBacklog, read_backlog
 from pipeline.ledger.batch_writer import BatchWriter
 from pipeline.ledger.file_open import READ_ERRORS, CorruptError, LedgerError, ledger_errors
 from pipeline.ledger.retention import Removed, apply_retention, forget_accounts, remove_orphans
@@ -86,6 +87,8 @@ class WriteReport:
         replaced: whether another program removed or replaced the file or its log.
         quarantined: new path of each damaged file that was renamed, and what is wrong with it.
         removed: data that was removed.
+        archive: what is not in the archive yet; None if the ledger has no archive, or it was not
+            checked.
         retention_error: why old data could not be removed; None if there was no error.
     """
 
@@ -93,6 +96,7 @@ class WriteReport:
     replaced: bool = False
     quarantined: list[tuple[str, str]] = field(default_factory=list)
     removed: Removed = field(default_factory=Removed)
+    archive: ArchiveBacklog | None = None
     retention_error: LedgerError | None = None
 
 
@@ -309,6 +313,7 @@ class LedgerFile:
         if self._sweep_needed and now.mono_ns >= self._sweep_due_ns:
             report.removed.orphans += remove_orphans(connection)
             self._sweep_due_ns, self._sweep_needed = now.mono_ns + _SWEEP_NS, False
+        report.archive = read_backlog(connection, now.wall_ns)
         # If rows of existing containers were removed, they have to be written again.
         report.renewed = report.renewed or bool(report.removed.orphans)
 

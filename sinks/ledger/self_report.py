@@ -5,6 +5,7 @@ from typing import Final
 
 from pipeline.component.contracts import SinkContext
 from pipeline.component.warnings import warn
+from pipeline.ledger.archive_backlog import ArchiveBacklog
 from pipeline.ledger.change_tracker import LedgerAccumulator
 from pipeline.ledger.file_open import LedgerError
 from pipeline.ledger.write_batch import Batch
@@ -14,6 +15,8 @@ from sinks.ledger.ledger_file import WriteReport
 EMITTED: Final = "podgpu_sink_emitted_total"
 DROPPED: Final = "podgpu_sink_dropped_total"
 ERRORS: Final = "podgpu_sink_errors_total"
+PENDING: Final = "podgpu_sink_archive_pending_rows"
+WRITTEN: Final = "podgpu_sink_archive_written_timestamp_seconds"
 
 
 class LedgerReporter:
@@ -60,18 +63,46 @@ class LedgerReporter:
             text = "another program removed or replaced %s or its log: podgpu opens it again"
             warn(self._ctx, text, self._place)
         removed = report.removed
+        if removed.unsealed:
+            self._ctx.meter.add(DROPPED, removed.unsealed, reason="not_archived")
+            text = (
+                "%s has reached max_size: podgpu removed %d rows that are not in the archive, and "
+                "never will be; check podgpu archive, or raise max_size"
+            )
+            warn(self._ctx, text, self._place, removed.unsealed)
         if removed.large:
             self._ctx.meter.add(DROPPED, removed.large, reason="over_size")
             before = datetime.fromtimestamp(removed.before_ns // NS, UTC)
             text = "%s has reached max_size: podgpu removed data from before %s (%d rows)"
             warn(self._ctx, text, self._place, f"{before:%Y-%m-%dT%HZ}", removed.large)
         self._ctx.meter.add(DROPPED, removed.old, reason="over_age")
+        if report.archive is not None:
+            self._on_archive(report.archive)
         if report.retention_error is None:
             self._last_problems.pop("retain", None)
         else:
             self._on_error(
                 "retain", report.retention_error, "cannot remove old data from the ledger: %s"
             )
+
+    def _on_archive(self, backlog: ArchiveBacklog) -> None:
+        """Show how much is not in the archive, and warn if it is not written for too long."""
+        self._ctx.meter.set(PENDING, backlog.rows)
+        self._ctx.meter.set(WRITTEN, (backlog.written_ns or 0) / NS)
+        if not backlog.is_overdue(self._ctx.clock.now().wall_ns):
+            if self._last_problems.pop("archive", ""):
+                self._ctx.log.info("%s is written to its archive again", self._place)
+            return
+        since = "never"
+        if backlog.written_ns is not None:
+            since = f"last {datetime.fromtimestamp(backlog.written_ns // NS, UTC):%Y-%m-%dT%H:%MZ}"
+        text = (
+            "%s is not written to its archive (%s): %d rows wait in the ledger; see the log of "
+            "podgpu archive"
+        )
+        is_new = self._last_problems.get("archive") != since
+        self._last_problems["archive"] = since
+        warn(self._ctx, text, self._place, since, backlog.rows, is_new=is_new)
 
     def on_invalid(self, count: int) -> None:
         """Count and log stored accounts that are invalid: their totals are not continued."""

@@ -40,6 +40,7 @@ UNITS: Mapping[str, str] = {
     "PodgpuSinkDropping": "readings or points within 15 minutes",
     "PodgpuSinkRejected": "points within 15 minutes",
     "PodgpuSinkQueueFilling": "s, the age of its oldest data",
+    "PodgpuArchiveNotWritten": "s since the last success",
 }
 """The units of thresholds."""
 TABLE = re.compile(

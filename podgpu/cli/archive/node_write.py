@@ -1,7 +1,6 @@
 """Writes what is closed in a ledger to its archive, once. It can be killed at any time."""
 
 import argparse
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -10,10 +9,11 @@ from typing import Any, Final, TypeAlias
 
 from pipeline.base.clock import SystemClock
 from pipeline.base.errors import ComponentError, PermanentError, TransientError
+from pipeline.ledger.archive_backlog import read_backlog
 from pipeline.ledger.archive_open import archive_lock, node_name, open_for_sealing
 from pipeline.ledger.file_open import CorruptError, ForeignError, LedgerError, ledger_errors
 from pipeline.ledger.outbox import OutboxObject, first_object, remove_object
-from pipeline.ledger.sealing import archive_state, note_written, seal
+from pipeline.ledger.sealing import note_written, seal
 from podgpu.cli.terminal_text import complain, lines
 from podgpu.cli.usage.found_ledger import found_ledger
 
@@ -45,8 +45,10 @@ def write(arguments: argparse.Namespace) -> int:
             node = arguments.node or node_name(connection)
             if not node:
                 raise PermanentError(f"{path} has no name of a node yet: give it as --node")
-            _warn_of_another_location(connection, path, arguments.to)
             now_ns = SystemClock().now().wall_ns
+            earlier = read_backlog(connection, now_ns)
+            if earlier is not None and earlier.location not in ("", arguments.to):
+                _warn_of_another_location(path, earlier.location, arguments.to)
             objects = rows = 0
             put: _Put | None = None
             while True:
@@ -96,12 +98,10 @@ def _kept(path: Path) -> Iterator[None]:
         raise type(error)(text) from error
 
 
-def _warn_of_another_location(connection: sqlite3.Connection, path: Path, location: str) -> None:
-    state = archive_state(connection)
-    if state is not None and state.location not in ("", location):
-        complain(
-            lines(
-                f"podgpu: {path} was written to {state.location} before. {location} gets only the "
-                "later usage: copy the objects of the earlier location to it"
-            )
+def _warn_of_another_location(path: Path, earlier: str, location: str) -> None:
+    complain(
+        lines(
+            f"podgpu: {path} was written to {earlier} before. {location} gets only the later "
+            "usage: copy the objects of the earlier location to it"
         )
+    )

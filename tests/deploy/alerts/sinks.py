@@ -16,6 +16,8 @@ UP, OLD = series("up"), {series("process_start_time_seconds"): "-99999x99"}
 PARTIAL = of("rejected_total", reason="partial")
 LEDGER = {"sink": "usage"}
 COMMITS = series("podgpu_sink_errors_total", **LEDGER, operation="commit", reason="no_space")
+ROWS = series("podgpu_sink_archive_pending_rows", **LEDGER)
+SUCCESS = series("podgpu_sink_archive_written_timestamp_seconds", **LEDGER)
 NO_LOGS = of("rejected_total", reason="no_logs")
 
 SINKS: Mapping[str, tuple[Case, ...]] = {
@@ -164,6 +166,28 @@ SINKS: Mapping[str, tuple[Case, ...]] = {
             "errors of another kind",
             {COMMITS.replace("commit", "read"): "_x5 1+1x60"},
             30,
+        ),
+    ),
+    "PodgpuArchiveNotWritten": (
+        Case(
+            "no success for six hours, and rows wait",
+            {ROWS: "0x59 30x440 0x60", SUCCESS: "0x500 29940x60"},
+            400,
+            [own(**LEDGER)],
+            f"Ledger usage of podgpu on {NODE} is not written to its archive",
+            "Closed hours wait in the ledger, and no write has succeeded for 6h 40m 0s. Nothing is "
+            "lost until the ledger reaches max_size, or the node is lost.",
+            resolved=505,
+        ),
+        Case("for less than half an hour", {ROWS: "30x500", SUCCESS: "0x500"}, 388),
+        Case("nothing waits", {ROWS: "0x500", SUCCESS: "0x500"}, 450),
+        Case("a success every hour", {ROWS: "30x500", SUCCESS: "0+60x500"}, 450),
+        Case(
+            "it is written again",
+            {ROWS: "30x420 0x100", SUCCESS: "0x420 25200x100"},
+            410,
+            [own(**LEDGER)],
+            resolved=430,
         ),
     ),
 }

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeline.ledger.archive_backlog import read_backlog
 from pipeline.ledger.batch_writer import BatchWriter
 from pipeline.ledger.outbox import first_object, remove_object
 from pipeline.ledger.retention import apply_retention, remove_orphans
 from pipeline.ledger.schema import HOUR_NS
-from pipeline.ledger.sealing import archive_state, seal
+from pipeline.ledger.sealing import seal
 from pipeline.ledger.usage_delta import Amounts
 from pipeline.ledger.write_batch import Batch, HoldingRow
 from pipeline.ledger.writer_open import open_readwrite
@@ -154,7 +155,7 @@ class World:
         self.store.clear_caches()
         after = set(self.connection.execute(query).fetchall())
         self.gone |= {own_id.removeprefix("holding-") for (own_id,) in before - after}
-        if archive_state(self.connection) is None:
+        if self.backlog() is None:
             # What was removed before there was an archive is not in it.
             kept = {hour for (hour,) in self.connection.execute("SELECT hour FROM device_hours")}
             self.hours = {key: value for key, value in self.hours.items() if key[0] in kept}
@@ -188,6 +189,11 @@ class World:
         """Kill the podgpu that writes the ledger, and start another one."""
         self.close()
         self._open()
+
+    def backlog(self) -> int | None:
+        """Return the number of rows that are not in the archive; None if there was never one."""
+        found = read_backlog(self.connection, self.now_ns)
+        return None if found is None else found.rows
 
     def rows(self) -> list[Row]:
         """Return all rows that have a serial: those of the archive, and those of the outbox."""

@@ -133,7 +133,7 @@ def test_r4_a_ledger_of_a_newer_podgpu_is_left_unchanged(path: Path) -> None:
     write_ledger(path)
     with closing(sqlite3.connect(path)) as other, other:
         other.execute(f"PRAGMA user_version = {VERSION + 1}")
-        other.execute(f"UPDATE meta SET value = '{VERSION + 1}' WHERE key = 'tables'")
+        other.execute(f"UPDATE meta SET value = '{VERSION + 1}' WHERE key = 'tables'")  # noqa: S608
     before = path.read_bytes()
     with pytest.raises(ForeignError, match="use a newer podgpu"):
         open_readonly(path)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from pipeline.ledger.outbox import MAX_OBJECT_ROWS, first_object
 from pipeline.ledger.schema import HOUR_NS
-from pipeline.ledger.sealing import archive_state, pending_rows
 from pipeline.ledger.usage_delta import Amounts
 from pipeline.ledger.write_batch import Batch
 from tests.pipeline.ledger.archive_world import (
@@ -162,9 +161,9 @@ def test_a_closed_hour_has_rows_of_usage_devices_and_containers(world: World) ->
     assert world.write()
     assert world.rows() == [], "the hour ended 14 minutes ago"
     world.wait(1)
-    assert pending_rows(world.connection, world.now_ns) == 3
+    assert world.backlog() == 3
     assert world.write()
-    assert pending_rows(world.connection, world.now_ns) == 0
+    assert world.backlog() == 0
     (day,) = world.archive.values()
     assert day == tuple(world.rows())
     ledger = day[0]["ledger"]
@@ -199,7 +198,7 @@ def test_a_ledger_without_an_archive_has_no_data_of_one(world: World) -> None:
     world.usage(40, "a", (5, 4, 3))
     world.hold("a", 100, 5)
     world.retain(1)
-    assert archive_state(world.connection) is None
+    assert world.backlog() is None
     tables = ("late_hours", "late_device_hours", "sealed_items", "changed_items", "outbox")
     for table in tables:
         assert not world.connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608

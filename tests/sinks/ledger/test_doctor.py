@@ -1,8 +1,10 @@
 """The doctor's findings about the ledger's folder and file, each fault provoked."""
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from config.value_types import ByteSize
 from pipeline.component.findings import Finding, Verdict
 from pipeline.diagnostics.check_runner import findings_of
+from pipeline.ledger.schema import HOUR_NS
 from sinks.ledger import doctor
 from sinks.ledger.doctor import examine
 from sinks.ledger.options import Options
@@ -112,3 +115,46 @@ async def test_a_file_system_in_memory_or_with_too_little_space_is_a_warning(
     )
     monkeypatch.setattr(doctor, "file_system", lambda *_: "tmpfs")
     is_bad(await finding_of(tmp_path / "b", path), "warning", "is on tmpfs", "the node's disk")
+
+
+@pytest.mark.parametrize(
+    ("archive", "verdict", "text"),
+    [
+        (None, None, ""),
+        ((-1, None), "warning", "should be written to its archive, and never was: 2 rows wait"),
+        ((-1, 7), "warning", "has not been for 7 hours"),
+        ((-1, 5), "ok", "2 rows wait for the archive"),
+        ((1, 7), "ok", "0 rows wait"),
+    ],
+)
+async def test_an_archive_that_is_not_written_is_a_warning(
+    tmp_path: Path,
+    archive: tuple[int, int | None] | None,
+    verdict: str | None,
+    text: str,
+) -> None:
+    """An archive is the side of the ledger's last hour on which it ends, and hours since."""
+    path = tmp_path / "usage.db"
+    await asyncio.to_thread(write_ledger, path)
+    ctx = context(tmp_path / "ctx")
+    now_ns = ctx.clock.now().wall_ns
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table in ("hours", "device_hours"):
+            query = f"UPDATE {table} SET hour = ?"  # noqa: S608
+            connection.execute(query, (now_ns // HOUR_NS - 10,))
+        if archive is not None:
+            side, hours = archive
+            written = None if hours is None else now_ns - hours * HOUR_NS
+            connection.execute(
+                "INSERT INTO archive VALUES (0, ?, 1, '', ?)",
+                (now_ns // HOUR_NS - 10 + side, written),
+            )
+    options = Options(path=path, max_size=ByteSize.parse("1MiB"))
+    found = await findings_of(partial(examine, options, ctx))
+    [finding] = [each for each in found if each.check == "ledger.archive"] or [None]
+    if verdict is None:
+        assert finding is None
+        return
+    assert finding is not None
+    assert finding.verdict.value == verdict
+    assert text in finding.observed

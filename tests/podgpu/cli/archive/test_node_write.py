@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.archive import object_key
+from pipeline.ledger.archive_backlog import ArchiveBacklog, read_backlog
 from pipeline.ledger.archive_open import archive_lock, open_for_sealing
 from pipeline.ledger.file_open import LedgerError
 from pipeline.ledger.outbox import first_object
-from pipeline.ledger.sealing import archive_state, pending_rows
 from pipeline.ledger.writer_open import open_readwrite
 from pipeline.model import Instant
 from podgpu.cli.archive import node_write
@@ -63,16 +63,15 @@ def test_a_day_becomes_an_object_for_each_utc_day(
 ) -> None:
     assert run(ledger, archive) == 0
     keys = [object_key.parse(key) for key in objects(archive)]
-    assert [(key.cluster, key.node, key.day) for key in keys if key is not None] == [
+    found = [key for key in keys if isinstance(key, object_key.RawKey)]
+    assert [(key.cluster, key.node, key.day) for key in found] == [
         ("east", "gpu-node-1", date(2027, 1, 15)),
         ("east", "gpu-node-1", date(2027, 1, 16)),
     ]
     assert "rows in 2 objects" in capsys.readouterr().err
     with closing(open_readwrite(ledger, "normal")) as connection:
-        state = archive_state(connection)
-        assert state is not None
-        assert (state.location, state.written_ns) == (str(archive), DAY_LATER.wall_ns)
-        assert pending_rows(connection, DAY_LATER.wall_ns) == 0
+        expected = ArchiveBacklog(0, DAY_LATER.wall_ns, str(archive))
+        assert read_backlog(connection, DAY_LATER.wall_ns) == expected
         assert first_object(connection) is None
 
 
@@ -99,7 +98,10 @@ def test_what_cannot_be_written_stays_and_is_written_later(
     assert f"there is no folder {missing}" in error
     assert f"The rows stay in {ledger} until they are written" in error
     with closing(open_readwrite(ledger, "normal")) as connection:
-        assert pending_rows(connection, DAY_LATER.wall_ns) > 100
+        backlog = read_backlog(connection, DAY_LATER.wall_ns)
+        assert backlog is not None
+        assert backlog.rows > 100
+        assert backlog.is_overdue(DAY_LATER.wall_ns)
     assert run(ledger, archive) == 0
     other = write_day(tmp_path / "other.db")
     shutil.copy(ledger, tmp_path / "copy.db")
