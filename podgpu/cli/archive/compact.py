@@ -3,8 +3,6 @@
 import argparse
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from pipeline.base.clock import SystemClock
 from podgpu.cli.archive.compact_options import UNFINISHED
@@ -26,6 +24,7 @@ def compact(arguments: argparse.Namespace) -> int:
     from pipeline.archive.database import open_database
     from pipeline.archive.object_merge import ParquetMerge
     from pipeline.archive.object_store import ObjectStore
+    from pipeline.archive.work_folder import work_folder
 
     written = True
 
@@ -40,14 +39,14 @@ def compact(arguments: argparse.Namespace) -> int:
 
     store = ObjectStore(arguments.location)
     now_ns = SystemClock().now().wall_ns
-    with TemporaryDirectory(prefix="podgpu-compact-") as folder:
-        spilled = Path(folder) / "spilled"
+    with work_folder("podgpu-compact-", now_ns / 1e9) as folder:
+        spilled = folder / "spilled"
         spilled.mkdir()
         with open_database(spilled, memory_mb=arguments.memory >> 20) as database:
             summary = compact_days(
                 store,
                 ParquetMerge(database),
-                Path(folder),
+                folder,
                 closed=closed_days(now_ns, arguments.older_than),
                 clusters=arguments.cluster,
                 done=show,
