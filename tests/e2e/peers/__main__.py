@@ -14,3 +14,4 @@ if __name__ == "__main__":
     print(peers.crane())
     print(peers.actionlint())
     print(peers.compose())
+    print(peers.versitygw())
