@@ -68,7 +68,12 @@ COLUMNS: Final[tuple[Column, ...]] = (
     Column("pod", "VARCHAR", _POD, "name of the pod; NULL in unattributed usage"),
     Column("container", "VARCHAR", _POD, "name of the container; NULL in unattributed usage"),
     Column("pod_uid", "VARCHAR", _POD, "UID of the pod; NULL in unattributed usage"),
-    Column("held_ns", "BIGINT", _USAGE, "held time; in unattributed usage, the time nobody held"),
+    Column(
+        "held_ns",
+        "BIGINT",
+        _USAGE,
+        "held time; in unattributed usage, the time that no container held",
+    ),
     Column("busy_ns", "BIGINT", ("usage", "device", "holding"), "busy time; NULL if unknown"),
     Column("energy_mj", "BIGINT", ("usage", "device", "holding"), "energy; NULL if unknown"),
     Column("accounted_ns", "BIGINT", ("device",), "time with an account"),
