@@ -52,7 +52,7 @@ class Manifests:
 
     @property
     def container(self) -> Object:
-        (found,) = self.pod["containers"]
+        (found,) = [each for each in self.pod["containers"] if each["name"] == "podgpu"]
         made: Object = found
         return made
 

@@ -53,6 +53,15 @@ EVERY: list[Values] = [
     },
     {"podMonitor": {"enabled": True}},
     {"usage": {"enabled": True}, "commonLabels": {"team": "gpu"}},
+    {
+        "usage": {"enabled": True},
+        "archive": {
+            "enabled": True,
+            "to": "s3://bucket/gpus",
+            "cluster": "east",
+            "compaction": {"enabled": True},
+        },
+    },
 ]
 """Values for tests of general properties of the chart."""
 
