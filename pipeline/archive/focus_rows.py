@@ -55,9 +55,9 @@ class FocusExport:
         return self.start_ns // _HOUR_NS * _HOUR_NS, -(-self.end_ns // _HOUR_NS) * _HOUR_NS
 
 
-def columns(database: Database) -> list[str]:
-    """Return the names of the columns, after `create_focus`."""
-    return [str(name) for name, *_ in database.execute("DESCRIBE focus")]
+def columns(database: Database) -> dict[str, str]:
+    """Return the SQL types of the columns by name, after `create_focus`."""
+    return {str(name): str(kind) for name, kind, *_ in database.execute("DESCRIBE focus")}
 
 
 def create_focus(database: Database, days: Mapping[date, str], export: FocusExport) -> list[str]:
@@ -105,11 +105,36 @@ def focus_rows(database: Database, export: FocusExport) -> Iterator[list[tuple[A
 
     Values are texts, `Decimal`, `datetime` in UTC, or None.
     """
-    names = columns(database)
-    adjustments = _adjustments(database, names, export)
+    adjustments = _adjustments(database, export)
     yield from database.stream(f"SELECT * FROM focus ORDER BY {_ORDER}")  # noqa: S608 - a constant
     if adjustments:
         yield adjustments
+
+
+def focus_texts(database: Database, export: FocusExport) -> Iterator[list[tuple[str | None, ...]]]:
+    """Yield the rows as `focus_rows` does, with all values as texts, or None.
+
+    Numbers have no zeros at the end. Times have the form `2026-10-01T00:00:00Z`. DuckDB makes the
+    texts, because an export can have millions of rows.
+    """
+    adjustments = _adjustments(database, export)
+    names = columns(database)
+    texts = [_text(f"focus.{name}", kind) for name, kind in names.items()]
+    yield from database.stream(
+        f"SELECT {', '.join(texts)} FROM focus ORDER BY {_ORDER}"  # noqa: S608 - names of columns
+    )
+    if adjustments:
+        holes = [_text(f"CAST(? AS {kind})", kind) for kind in names.values()]
+        for row in adjustments:
+            yield database.execute(f"SELECT {', '.join(holes)}", row)
+
+
+def _text(value: str, kind: str) -> str:
+    if kind.startswith("DECIMAL"):
+        return f"rtrim(rtrim(CAST({value} AS VARCHAR), '0'), '.')"
+    if kind.startswith("TIMESTAMP"):
+        return f"strftime({value}, '%Y-%m-%dT%H:%M:%SZ')"
+    return f"CAST({value} AS VARCHAR)"
 
 
 def _periods(database: Database, export: FocusExport) -> list[ChargePeriod]:
@@ -188,9 +213,7 @@ def _parts(database: Database) -> tuple[list[tuple[Any, ...]], list[str]]:
     return rows, notes
 
 
-def _adjustments(
-    database: Database, names: Sequence[str], export: FocusExport
-) -> list[tuple[Any, ...]]:
+def _adjustments(database: Database, export: FocusExport) -> list[tuple[Any, ...]]:
     """Return the rows that make up for rounding, at most one for each account and month.
 
     Costs of rows are products of quantities with nine decimal places. The total of a report is
@@ -212,6 +235,7 @@ def _adjustments(
     )
     charges = {start: (first, after) for start, first, after in database.execute(spans)}
     found = []
+    names = columns(database)
     rounded = round_to_total(list(exact.values()))
     with localcontext(prec=60):
         for (account, start, end), total in zip(exact, rounded, strict=True):

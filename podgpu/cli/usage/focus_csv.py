@@ -1,14 +1,14 @@
 """Prints a FOCUS export as CSV: docs/focus.md."""
 
-from collections.abc import Mapping
-from datetime import date, datetime
-from decimal import Decimal
-from typing import Any
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 
 from pipeline.archive.database import Database
-from pipeline.archive.focus_rows import FocusExport, columns, create_focus, focus_rows
+from pipeline.archive.focus_rows import FocusExport, columns, create_focus, focus_texts
 from podgpu.cli.terminal_text import EXIT_UNWRITTEN, complain, put
-from podgpu.cli.usage.report_csv_json import csv_lines
+from podgpu.cli.usage.report_csv_json import csv_cell
 
 
 def print_focus(database: Database, days: Mapping[date, str], export: FocusExport) -> int:
@@ -25,19 +25,22 @@ def print_focus(database: Database, days: Mapping[date, str], export: FocusExpor
     """
     for note in create_focus(database, days, export):
         complain(f"podgpu: {note}")
-    if not put(csv_lines([columns(database)]), "podgpu usage: the export"):
+    kinds = columns(database)
+    texts = [place for place, kind in enumerate(kinds.values()) if kind == "VARCHAR"]
+    if not put(_lines([list(kinds)]), "podgpu usage: the export"):
         return EXIT_UNWRITTEN
-    for part in focus_rows(database, export):
-        cells = ([_cell(value) for value in row] for row in part)
-        if not put(csv_lines(cells), "podgpu usage: the export"):
+    for part in focus_texts(database, export):
+        rows = [list(row) for row in part]
+        for row in rows:
+            for place in texts:  # numbers may begin with a minus sign
+                if row[place] is not None:
+                    row[place] = csv_cell(row[place])
+        if not put(_lines(rows), "podgpu usage: the export"):
             return EXIT_UNWRITTEN
     return 0
 
 
-def _cell(value: Any) -> str | Decimal | None:
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%dT%H:%M:%SZ}"
-    if isinstance(value, Decimal):
-        text = f"{value:f}"
-        return Decimal(text.rstrip("0").rstrip(".")) if "." in text else value
-    return None if value is None else str(value)
+def _lines(rows: Iterable[Sequence[str | None]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue().removesuffix("\n")

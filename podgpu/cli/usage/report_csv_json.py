@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -187,18 +187,15 @@ def csv_text(heading: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         heading: names of the columns.
         rows: cells of each row: texts and numbers; None for an unknown value.
     """
-    return csv_lines([heading, *rows])
-
-
-def csv_lines(rows: Iterable[Sequence[object]]) -> str:
-    """Return rows as lines of CSV, as `csv_text` does, but without a heading."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerows([[_cell(cell) for cell in row] for row in rows])
+    writer.writerow([csv_cell(name) for name in heading])
+    writer.writerows([[csv_cell(cell) for cell in row] for row in rows])
     return out.getvalue().removesuffix("\n")
 
 
-def _cell(cell: object) -> str:
+def csv_cell(cell: object) -> str:
+    """Return the text of a cell, as `csv_text` writes it."""
     if cell is None:
         return ""
     if not isinstance(cell, str):

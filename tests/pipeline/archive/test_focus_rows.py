@@ -40,7 +40,7 @@ def of_kind(rows: list[dict[str, Any]], **wanted: object) -> list[dict[str, Any]
 def test_the_columns_are_those_of_focus_and_then_our_own(tmp_path: Path) -> None:
     with archive_of(tmp_path, *month_of_two_clusters()) as archive:
         create_focus(*archive, export_of())
-        names = columns(archive.database)
+        names = list(columns(archive.database))
     known = [rule.name for rule in COLUMNS]
     assert names[: len(known)] == known == sorted(known)
     own = names[len(known) :]
