@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 
 from pipeline.base.clock import SystemClock
@@ -14,6 +13,7 @@ from pipeline.ledger.archive_open import archive_lock, node_name, open_for_seali
 from pipeline.ledger.file_open import CorruptError, ForeignError, LedgerError, ledger_errors
 from pipeline.ledger.outbox import OutboxObject, first_object, remove_object
 from pipeline.ledger.sealing import note_written, seal
+from pipeline.model import NS
 from podgpu.cli.terminal_text import complain, lines
 from podgpu.cli.usage.found_ledger import found_ledger
 
@@ -76,12 +76,15 @@ def _opened(location: str) -> Iterator[_Put]:
     from pipeline.archive.database import open_database
     from pipeline.archive.object_store import ObjectStore
     from pipeline.archive.raw_object import put_rows
+    from pipeline.archive.work_folder import work_folder
 
     store = ObjectStore(location)
-    with TemporaryDirectory(prefix="podgpu-archive-") as folder:
-        spilled = Path(folder)
-        with open_database(spilled, memory_mb=_MEMORY_MB) as database:
-            yield lambda pending: put_rows(store, database, pending.rows, spilled)
+    now_s = SystemClock().now().wall_ns / NS
+    with (
+        work_folder("podgpu-archive-", now_s) as folder,
+        open_database(folder, memory_mb=_MEMORY_MB) as database,
+    ):
+        yield lambda pending: put_rows(store, database, pending.rows, folder)
 
 
 @contextmanager
