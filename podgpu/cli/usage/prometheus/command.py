@@ -127,11 +127,13 @@ def _grouped(window: UsageWindow, by: GroupBy) -> list[GroupedUsage]:
     for row in window.usage:
         rows.setdefault(clusters[row.device], []).append(row)
     is_place = by.kind in ("node", "cluster")
-    found = []
+    found: list[GroupedUsage] = []
     for cluster, members in rows.items():
         part = replace(window, usage=tuple(members))
-        for one in grouped(part, GroupBy("device") if is_place else by):
-            found.append(replace(one, price=replace(one.price, cluster=cluster), holdings=None))
+        found += [
+            replace(one, price=replace(one.price, cluster=cluster), holdings=None)
+            for one in grouped(part, GroupBy("device") if is_place else by)
+        ]
     return _by_place(found, window, by) if is_place else found
 
 
@@ -160,10 +162,11 @@ def _notes(server: Server, reader: UsageReader, lost_ns: int) -> Iterator[str]:
     rest = f"; {nothing} h have no data" if nothing else ""
     yield f"read from {server.url}: {', '.join(parts)}{rest}"
     records = any(reader.hours[level] for level in (Level.DAYS, Level.HOURS, Level.STEPS))
-    ends = "hours begin and end up to five minutes late" if records else "hours are exact"
+    late = "up to five minutes late" if records else "exactly, to a scrape"
     yield (
-        f"{ends}. A reset of counters costs up to five minutes, and what was counted before the "
-        "first sample of a device is not included. docs/prometheus-reports.md has measured errors"
+        f"the span begins and ends {late}. A reset of counters costs up to five minutes, and what "
+        "was counted before the first sample of a device is not included. "
+        "docs/prometheus-reports.md has measured errors"
     )
     if lost_ns:
         yield (

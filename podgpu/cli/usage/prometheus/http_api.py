@@ -180,14 +180,14 @@ def _document(answer: Answer) -> _Document | None:
 
 def _refusal(shown: str, answer: Answer, document: _Document | None) -> Exception:
     """Return the exception for a response without a result. Its text says how to fix it."""
-    text = line(document.error if document else answer.body.decode("utf-8", "replace"), _MOST_TEXT)
-    status = answer.status
+    whole = document.error if document else answer.body.decode("utf-8", "replace")
+    text, status = _end_of(whole), answer.status
     if document is None and status == HTTPStatus.OK:
         return PermanentError(
             f"{shown}: the response is not that of Prometheus' HTTP API, but "
             f"{_kind_of(answer)}; check the address: it ends before /api/v1"
         )
-    is_limit = document is not None and any(word in text.lower() for word in _LIMITS)
+    is_limit = document is not None and any(word in whole.lower() for word in _LIMITS)
     if status in _SPLITTABLE and (is_limit or status != HTTPStatus.UNPROCESSABLE_ENTITY):
         return TooLargeError(f"{shown}: the server refused a query with status {status}: {text}")
     if document is None:
@@ -221,6 +221,12 @@ def _refusal(shown: str, answer: Answer, document: _Document | None) -> Exceptio
                 f"{said}; podgpu needs Prometheus 2.40 or newer, or a server "
                 "with its query language"
             )
+
+
+def _end_of(text: str) -> str:
+    """Return a text on one line. VictoriaMetrics repeats the query before it says the cause."""
+    shown = line(text, len(text) + 1)
+    return shown if len(shown) <= _MOST_TEXT else f"...{shown[-_MOST_TEXT:]}"
 
 
 def _kind_of(answer: Answer) -> str:

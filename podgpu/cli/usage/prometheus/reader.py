@@ -217,8 +217,10 @@ class UsageReader:
         return found, None
 
     async def _read_models(self, start_ms: int, end_ms: int, sums: UsageSums) -> None:
+        """Read the models at the end of the span, and earlier ones of devices that have gone."""
         step = max(DAY_MS, (end_ms - start_ms) // _MOST_MODEL_QUERIES)
-        for at in range(end_ms, start_ms, -step):
+        first_day = range(end_ms, max(end_ms - DAY_MS, start_ms), -HOUR_MS)
+        for at in (*first_day, *range(end_ms - DAY_MS, start_ms, -step)):
             if not sums.without_model:
                 return
             for one in await self._instant(self._queries.models(at)):

@@ -136,6 +136,8 @@ class UsageSums:
         """
         found: list[UsageRow] = []
         for (device, pod), sums in sorted(self._held.items()):
+            if not any(sums.values()):
+                continue  # a pod that has ended, or whose account begins
             held, unmeasured = sums.get("held_seconds", 0.0), sums.get(UNMEASURED, 0.0)
             busy = sums.get("busy_seconds")
             known = busy is not None
