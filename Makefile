@@ -27,7 +27,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 
 $(VENV)/.dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install -c constraints.txt -e '.[dev]'
+	$(PIP) install -c constraints.txt -e '.[dev,archive]'
 	@touch $(VENV)/.run $@
 
 run: $(VENV)/.run
@@ -97,9 +97,9 @@ e2e-more: $(VENV)/.dev
 lock: $(VENV)/.dev
 	$(PIP) install pip-tools
 	$(BIN)/pip-compile --quiet --upgrade --no-header --no-annotate --strip-extras --no-emit-index-url --no-emit-find-links \
-		--no-emit-trusted-host --extra dev --output-file constraints.txt pyproject.toml
+		--no-emit-trusted-host --extra dev --extra archive --output-file constraints.txt pyproject.toml
 	$(BIN)/pip-compile --quiet --no-header --no-annotate --strip-extras --no-emit-index-url --no-emit-find-links \
-		--no-emit-trusted-host --constraint constraints.txt --generate-hashes \
+		--no-emit-trusted-host --constraint constraints.txt --generate-hashes --extra archive \
 		--output-file requirements.txt pyproject.toml
 	$(BIN)/pip-compile --quiet --no-header --no-annotate --strip-extras --no-emit-index-url --no-emit-find-links \
 		--no-emit-trusted-host --constraint constraints.txt --generate-hashes --only-build-deps --build-deps-for wheel \
