@@ -24,7 +24,7 @@ _SLICES: Final = 7
 
 
 State: TypeAlias = Literal["held", "free", "unknown"]
-"""Who had a device: a container, nobody, or it is unknown."""
+"""Whether a container held a device, it was free, or its holder is unknown."""
 
 
 class Tariff(Protocol):
