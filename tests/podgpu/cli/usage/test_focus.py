@@ -94,6 +94,28 @@ def test_the_costs_of_a_cluster_are_those_of_the_report_by_cluster(
     assert costs == {row["cluster"]: row["cost"] for row in found}
 
 
+def test_the_costs_of_workloads_are_those_of_the_report(
+    capsys: pytest.CaptureFixture[str], archive: Path, prices: Path
+) -> None:
+    """Except for the rounding of the report's rows to cents, and of quantities."""
+    costs: dict[tuple[str | None, ...], Decimal] = {}
+    for row in export(capsys, archive, prices, "--month", "2026-10"):
+        if row["x_UsageState"] == "held":
+            names = (row["SubAccountName"], row["x_WorkloadKind"], row["x_WorkloadName"])
+            key = tuple(name.removeprefix("'") or None for name in names)
+            costs[key] = costs.get(key, Decimal(0)) + Decimal(row["BilledCost"])
+    words = ("--by", "workload", "--month", "2026-10", "--format", "json", "--prices", prices)
+    _, out, _ = run(capsys, "--from", archive, *words)
+    found = {
+        (row["namespace"], row["owner_kind"], row["owner_name"]): row["cost"]
+        for row in json.loads(out, parse_float=Decimal)["rows"]
+    }
+    assert found.keys() == costs.keys()
+    assert len(found) == 4
+    for key, cost in found.items():
+        assert abs(costs[key] - cost) < Decimal("0.0101")
+
+
 def test_values_have_the_formats_of_focus(
     capsys: pytest.CaptureFixture[str], archive: Path, prices: Path
 ) -> None:
