@@ -30,23 +30,6 @@ _FIELDS: Final = {
 }  # fmt: skip
 _OVERLAPS: Final = "valid.end_ns > ? AND valid.start_ns < ?"
 
-_HOLDING_COUNTS: Final = """
-CREATE TABLE holding_counts (device INTEGER, container INTEGER, holdings BIGINT)
-"""
-# Holdings of containers without usage in the span are not counted: so does the ledger's report.
-_COUNT: Final = f"""
-INSERT INTO holding_counts
-SELECT devices.id, containers.id, count(*)
-FROM ({{valid}}) AS found
-JOIN devices ON devices.cluster = found.cluster AND devices.node = found.node
-    AND devices.device = valid.device
-JOIN containers ON containers.cluster = found.cluster AND containers.node = found.node
-    AND containers.ledger = found.ledger AND containers.namespace = valid.namespace
-    AND containers.pod = valid.pod AND containers.container = valid.container
-    AND containers.pod_uid = valid.pod_uid
-WHERE {_OVERLAPS} GROUP BY ALL
-"""  # noqa: S608
-
 _GAPS_TABLE: Final = """
 CREATE TABLE gaps (device INTEGER, cluster VARCHAR, node VARCHAR, reason VARCHAR,
     start_ns BIGINT, end_ns BIGINT)
@@ -71,6 +54,22 @@ WHERE earlier_end_ns IS NULL OR start_ns > earlier_end_ns
 GROUP BY reason ORDER BY reason <> 'down', reason
 """
 
+ENDED: Final = """
+CREATE OR REPLACE TEMP TABLE ended AS
+SELECT
+    cluster, node, ledger, valid.device AS device, valid.namespace AS namespace,
+    valid.pod AS pod, valid.container AS container, valid.pod_uid AS pod_uid, count(*) AS holdings
+FROM (
+    SELECT cluster, node, ledger, holding, arg_max({{
+        'device': device, 'namespace': namespace, 'pod': pod, 'container': container,
+        'pod_uid': pod_uid, 'start_ns': start_ns, 'end_ns': end_ns
+    }}, serial) AS valid
+    FROM ({rows}) WHERE row = 'holding' GROUP BY ALL
+)
+WHERE valid.end_ns > ? AND valid.start_ns < ? GROUP BY ALL
+"""
+"""Makes the table `ended` of a day: the number of holdings in a span by container and device."""
+
 _ORDER: Final = "start_ns DESC, cluster, node, device, pod_uid, namespace, pod, container, holding"
 _LIST_TABLE: Final = """
 CREATE OR REPLACE TABLE listed AS
@@ -87,6 +86,7 @@ WITH facts AS (
         arg_max(labels, serial) AS labels
     FROM ({{rows}}) WHERE row = 'container' GROUP BY ALL
 )
+SELECT * FROM (
 SELECT found.cluster, found.node, found.holding, valid.*, owner_kind, owner_name, labels
 FROM ({{valid}}) AS found
 LEFT JOIN facts ON facts.cluster = found.cluster AND facts.node = found.node
@@ -98,6 +98,7 @@ WHERE {_OVERLAPS}
         SELECT 1 FROM devices WHERE devices.cluster = found.cluster AND devices.node = found.node
             AND devices.device = valid.device AND list_contains(?, devices.id)
     )
+)
 ORDER BY {_ORDER} LIMIT ?
 """  # noqa: S608
 _KEEP: Final = f"""
@@ -106,8 +107,8 @@ CREATE OR REPLACE TABLE listed AS SELECT * FROM listed ORDER BY {_ORDER} LIMIT ?
 _LISTED: Final = f"SELECT * FROM listed ORDER BY {_ORDER}"  # noqa: S608
 
 
-def count_items(sources: RowSources, start_ns: int, end_ns: int) -> None:
-    """Make the tables `holding_counts` and `gaps`, after `usage_sums.sum_usage`.
+def find_gaps(sources: RowSources, start_ns: int, end_ns: int) -> None:
+    """Make the table `gaps`, after `usage_sums.sum_usage`.
 
     Args:
         sources: the rows.
@@ -119,10 +120,8 @@ def count_items(sources: RowSources, start_ns: int, end_ns: int) -> None:
         PermanentError: a file is damaged, or the memory limit is too low.
     """
     database = sources.database
-    database.execute(_HOLDING_COUNTS)
     database.execute(_GAPS_TABLE)
     for rows in sources.days.values():
-        database.execute(_COUNT.format(valid=_valid("holding", rows)), (start_ns, end_ns))
         database.execute(_GAPS.format(valid=_valid("gap", rows)), (start_ns, end_ns))
 
 
@@ -130,7 +129,7 @@ def gap_counts(database: Database, devices: list[int] | None = None) -> tuple[tu
     """Return how often each reason for gaps occurred: `down` first.
 
     Args:
-        database: a database after `count_items`.
+        database: a database after `find_gaps`.
         devices: numbers of the devices; None for all.
     """
     return tuple(database.execute(_GAP_COUNTS, (devices, devices)))

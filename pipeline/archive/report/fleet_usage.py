@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pipeline.archive.database import Database
-from pipeline.archive.report.ended_items import count_items, gap_counts
+from pipeline.archive.report.ended_items import find_gaps, gap_counts
 from pipeline.archive.report.group_query import grouped_usage, make_parts
 from pipeline.archive.report.row_sources import RowSources, open_rows
-from pipeline.archive.report.usage_sums import sum_usage
+from pipeline.archive.report.usage_sums import Detail, sum_usage
 from pipeline.base.errors import PermanentError
 from pipeline.ledger.reports import GroupBy, GroupedUsage, Report, Tariff, report_of_groups
 from pipeline.ledger.schema import HOUR_NS
@@ -80,6 +80,7 @@ def open_usage(
     clusters: Collection[str] = (),
     device: str = "",
     changes: Sequence[int] = (),
+    by: GroupBy | None = None,
 ) -> Iterator[FleetUsage]:
     """Read and sum the usage in a span of time; the result is valid in the context.
 
@@ -89,6 +90,7 @@ def open_usage(
         clusters: the clusters to read; empty for all.
         device: first characters of the UUID of a GPU or a MIG instance; empty for all.
         changes: moments at which prices change, in nanoseconds of Unix time: full hours, sorted.
+        by: the only grouping of the result; None for any grouping, which needs more memory.
 
     Raises:
         TransientError: a location cannot be read now.
@@ -97,9 +99,9 @@ def open_usage(
     """
     start_ns, end_ns = span
     with open_rows(locations, start_ns, clusters=clusters) as sources:
-        sum_usage(sources, start_ns, end_ns, changes)
+        sum_usage(sources, start_ns, end_ns, changes, _detail(by))
         first_ns, beyond_ns = start_ns // HOUR_NS * HOUR_NS, -(-end_ns // HOUR_NS) * HOUR_NS
-        count_items(sources, first_ns, beyond_ns)
+        find_gaps(sources, first_ns, beyond_ns)
         make_parts(sources.database)
         rows = sources.database.execute(_TOTALS)
         if device and rows:
@@ -112,6 +114,18 @@ def open_usage(
         gaps = gap_counts(sources.database, list(numbers))
         window = UsageWindow("", start, max(start, end), (), totals, (), made_up, gaps)
         yield FleetUsage(sources, window, numbers)
+
+
+def _detail(by: GroupBy | None) -> Detail:
+    if by is not None and by.is_of_devices:
+        return "device"
+    match by.kind if by is not None else None:
+        case "namespace":
+            return "namespace"
+        case "pod":
+            return "pod"
+        case _:
+            return "facts"
 
 
 def _chosen(rows: Sequence[tuple[object, ...]], device: str) -> list[tuple[object, ...]]:

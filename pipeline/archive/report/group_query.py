@@ -13,121 +13,152 @@ from pipeline.model.ledger_usage import DeviceTotal
 MOST_GROUPS: Final = 200_000
 """Maximum number of groups of a report, which are in memory."""
 
-# What is known of a pod at any time is valid for all of its usage. Containers with a uid but
-# without a name belong to the only name of this uid. Without a uid, a container stands alone.
-_PODS: Final = """
-CREATE OR REPLACE TABLE pods AS
-WITH names AS (
-    SELECT cluster, pod_uid, count(DISTINCT (namespace, pod)) FILTER (pod <> '') AS names
-    FROM containers WHERE pod_uid <> '' GROUP BY ALL
-),
-keyed AS (
+# Containers with a uid but without a name belong to the only name of this uid.
+_POD_NAMES: Final = """
+CREATE OR REPLACE TABLE pod_names AS
+SELECT cluster, pod_uid, max(row(pod <> '', namespace, pod)) AS name
+FROM same_uids WHERE pod_uid <> '' GROUP BY ALL
+HAVING count(DISTINCT (namespace, pod)) FILTER (pod <> '') < 2
+"""
+# Without a uid, a container stands alone.
+_NAMED: Final = """
+CREATE OR REPLACE VIEW named AS
+SELECT
+    sums.* EXCLUDE (device), devices.*,
+    CASE WHEN name IS NULL THEN sums.namespace ELSE struct_extract(name, 2) END AS known_namespace,
+    CASE WHEN name IS NULL THEN sums.pod ELSE struct_extract(name, 3) END AS known_pod,
+    CASE WHEN sums.pod_uid = '' THEN hash(node, ledger, container) ELSE 0 END AS alone,
+    hash(devices.cluster, sums.pod_uid, known_namespace, known_pod, alone) AS pod_hash
+FROM sums
+JOIN devices ON devices.id = sums.device
+LEFT JOIN pod_names ON pod_names.cluster = devices.cluster
+    AND pod_names.pod_uid = sums.pod_uid AND sums.pod = ''
+WHERE NOT is_unattributed
+"""
+# What is known of a pod at any time is valid for all of its usage. Only the facts of few pods
+# change, or differ between containers.
+_CHANGED_PODS: Final = """
+CREATE OR REPLACE TABLE changed_pods AS
+SELECT pod_hash FROM named GROUP BY pod_hash
+HAVING min(hash(owner_kind, owner_name, labels)) <> max(hash(owner_kind, owner_name, labels))
+"""
+_CHANGED_FACTS: Final = """
+CREATE OR REPLACE TABLE changed_facts AS
+WITH latest AS (
     SELECT
-        containers.*,
-        CASE WHEN pod_uid = '' THEN id ELSE 0 END AS alone,
-        CASE WHEN names > 1 THEN namespace ELSE '' END AS key_namespace,
-        CASE WHEN names > 1 THEN pod ELSE '' END AS key_pod
-    FROM containers LEFT JOIN names USING (cluster, pod_uid)
-),
-known AS (
-    SELECT
-        cluster, pod_uid, alone, key_namespace, key_pod,
-        max(row(pod <> '', namespace, pod)) AS name,
-        max(row(
-            coalesce(owner_name, '') <> '', coalesce(owner_kind, ''), coalesce(owner_name, '')
-        )) AS owner,
-        max(list_sort(map_entries(
-            CAST(CAST(coalesce(labels, '{}') AS JSON) AS MAP(VARCHAR, VARCHAR))
-        ))) AS labels
-    FROM keyed GROUP BY ALL
+        cluster, pod_uid, known_namespace, known_pod, alone, pod_hash,
+        coalesce(arg_max(owner_kind, facts_serial), '') AS owner_kind,
+        coalesce(arg_max(owner_name, facts_serial), '') AS owner_name,
+        coalesce(arg_max(labels, facts_serial), '{}') AS labels
+    FROM named WHERE pod_hash IN (SELECT pod_hash FROM changed_pods)
+    GROUP BY
+        cluster, pod_uid, known_namespace, known_pod, alone, pod_hash, node, ledger, namespace, pod,
+        container
 )
 SELECT
-    id, cluster, node,
-    nullif(struct_extract(name, 2), '') AS namespace, nullif(struct_extract(name, 3), '') AS pod,
-    nullif(pod_uid, '') AS pod_uid,
-    nullif(struct_extract(owner, 2), '') AS owner_kind,
-    nullif(struct_extract(owner, 3), '') AS owner_name,
-    map_from_entries(known.labels) AS labels
-FROM keyed JOIN known USING (cluster, pod_uid, alone, key_namespace, key_pod)
+    cluster, pod_uid, known_namespace, known_pod, alone, pod_hash,
+    max(row(owner_name <> '', owner_kind, owner_name)) AS owner,
+    map_from_entries(
+        max(list_sort(map_entries(CAST(CAST(labels AS JSON) AS MAP(VARCHAR, VARCHAR)))))
+    ) AS labels
+FROM latest GROUP BY ALL
+"""
+_WITH_CHANGED: Final = """
+LEFT JOIN changed_facts AS changed ON changed.pod_hash = named.pod_hash
+    AND changed.cluster = named.cluster AND changed.pod_uid = named.pod_uid
+    AND changed.known_namespace = named.known_namespace AND changed.known_pod = named.known_pod
+    AND changed.alone = named.alone
+"""
+_OWNER_KIND: Final = """
+CASE WHEN changed.pod_hash IS NULL THEN named.owner_kind ELSE struct_extract(owner, 2) END
+"""
+_OWNER_NAME: Final = """
+nullif(
+    CASE WHEN changed.pod_hash IS NULL THEN named.owner_name ELSE struct_extract(owner, 3) END, ''
+)
 """
 
 _KEYS: Final = {
-    "namespace": ("pods.namespace",),
+    "namespace": ("nullif(named.known_namespace, '')",),
     "pod": (
-        "nullif(pods.cluster, '')",
-        "nullif(pods.node, '')",
-        "pods.namespace",
-        "pods.pod",
-        "pods.pod_uid",
+        "nullif(named.cluster, '')",
+        "nullif(named.node, '')",
+        "nullif(named.known_namespace, '')",
+        "nullif(named.known_pod, '')",
+        "nullif(named.pod_uid, '')",
     ),
     "workload": (
-        "pods.namespace",
-        "CASE WHEN pods.owner_name IS NULL THEN 'Pod' ELSE pods.owner_kind END",
-        "coalesce(pods.owner_name, pods.pod, 'uid ' || coalesce(pods.pod_uid, 'unknown'))",
+        "nullif(named.known_namespace, '')",
+        f"CASE WHEN {_OWNER_NAME} IS NULL THEN 'Pod' ELSE nullif({_OWNER_KIND}, '') END",
+        f"""coalesce({_OWNER_NAME}, nullif(named.known_pod, ''),
+            'uid ' || coalesce(nullif(named.pod_uid, ''), 'unknown'))""",
     ),
     "device": (
-        "nullif(devices.cluster, '')",
-        "nullif(devices.node, '')",
-        "devices.device",
-        "nullif(trim(concat_ws(' ', devices.model, devices.profile)), '')",
+        "nullif(cluster, '')",
+        "nullif(node, '')",
+        "device",
+        "nullif(trim(concat_ws(' ', model, profile)), '')",
     ),
-    "model": ("nullif(devices.model, '')", "nullif(devices.profile, '')"),
-    "node": ("nullif(devices.cluster, '')", "nullif(devices.node, '')"),
-    "cluster": ("nullif(devices.cluster, '')",),
+    "model": ("nullif(model, '')", "nullif(profile, '')"),
+    "node": ("nullif(cluster, '')", "nullif(node, '')"),
+    "cluster": ("nullif(cluster, '')",),
 }
 
 # The unknown time of a device is a part of the time that no container held it.
-_PARTS: Final = """
-CREATE OR REPLACE TABLE parts AS
+_FREE: Final = """
+CREATE OR REPLACE TABLE unattributed AS
 WITH unknown AS (
-    SELECT device, since_hour, sum(unknown_ns) AS unknown_ns FROM device_sums GROUP BY ALL
+    SELECT device AS id, since_hour, sum(unknown_ns) AS unknown_ns FROM device_sums GROUP BY ALL
 ),
-whole AS (
+rest AS (
     SELECT
-        device, container, since_hour, sum(held_ns) AS held_ns, sum(busy_ns) AS busy_ns,
+        device AS id, since_hour, sum(held_ns) AS held_ns, sum(busy_ns) AS busy_ns,
         sum(idle_ns) AS idle_ns, sum(energy_mj) AS energy_mj,
         bool_or(busy_missing) AS busy_missing, bool_or(energy_missing) AS energy_missing
-    FROM sums GROUP BY ALL
-),
-counted AS (
-    SELECT device, container, sum(holdings) AS holdings FROM holding_counts GROUP BY ALL
+    FROM sums WHERE is_unattributed GROUP BY ALL
 )
 SELECT
-    whole.* REPLACE (CASE WHEN container = 0 THEN 0 ELSE held_ns END AS held_ns),
-    CASE WHEN container = 0 THEN held_ns - least(coalesce(unknown_ns, 0), held_ns) ELSE 0 END
-        AS free_ns,
-    CASE WHEN container = 0 THEN least(coalesce(unknown_ns, 0), held_ns) ELSE 0 END AS unknown_ns,
-    CASE WHEN since_hour = min(since_hour) OVER (PARTITION BY device, container)
-        THEN coalesce(holdings, 0) ELSE 0 END AS holdings
-FROM whole
-LEFT JOIN unknown USING (device, since_hour)
-LEFT JOIN counted USING (device, container)
+    rest.* REPLACE (0 AS held_ns), devices.* EXCLUDE (id),
+    least(coalesce(unknown_ns, 0), held_ns) AS unknown_ns,
+    held_ns - unknown_ns AS free_ns, 0 AS holdings
+FROM rest JOIN devices USING (id) LEFT JOIN unknown USING (id, since_hour)
 """
-
-_GROUPS: Final = """
-SELECT
-    {nobody} AS nobody, {keys},
-    devices.cluster AS price_cluster, devices.model AS price_model,
-    devices.profile AS price_profile, starts_with(devices.device, 'MIG-') AS is_instance,
-    since_hour, sum(held_ns), sum(free_ns), sum(unknown_ns),
-    sum(busy_ns), bool_or(busy_missing), sum(idle_ns), sum(energy_mj), bool_or(energy_missing),
-    sum(holdings)
-FROM parts
-JOIN devices ON devices.id = parts.device
-LEFT JOIN pods ON pods.id = parts.container
-WHERE {wanted}
+_FIGURES: Final = """
+cluster, coalesce(model, '') AS model, coalesce(profile, '') AS profile,
+starts_with(device, 'MIG-') AS is_instance, since_hour, sum(held_ns) AS held_ns,
+sum(free_ns) AS free_ns, sum(unknown_ns) AS unknown_ns,
+sum(busy_ns) AS busy_ns, bool_or(busy_missing) AS busy_missing, sum(idle_ns) AS idle_ns,
+sum(energy_mj) AS energy_mj, bool_or(energy_missing) AS energy_missing, sum(holdings) AS holdings
+"""
+_OF_CONTAINERS: Final = f"""
+SELECT false AS is_unattributed, {{keys}}, {_FIGURES}
+FROM (
+    SELECT
+        {{values}}, named.* EXCLUDE ({{hidden}}), 0 AS free_ns, 0 AS unknown_ns
+    FROM named {{joined}} WHERE {{wanted}}
+)
 GROUP BY ALL
-"""
+UNION ALL
+SELECT true AS is_unattributed, {{nulls}}, {_FIGURES}
+FROM unattributed WHERE {{wanted}} GROUP BY ALL
+"""  # noqa: S608
+_OF_DEVICES: Final = f"""
+SELECT false AS is_unattributed, {{keys}}, {_FIGURES}
+FROM (
+    SELECT *, 0 AS free_ns, 0 AS unknown_ns FROM named UNION ALL BY NAME SELECT * FROM unattributed
+)
+WHERE {{wanted}} GROUP BY ALL
+"""  # noqa: S608
 
 
 def make_parts(database: Database) -> None:
-    """Make the tables `pods` and `parts`, after `usage_sums.sum_usage` and `count_items`.
+    """Make what the queries of groups read, after `usage_sums.sum_usage`.
 
     Raises:
         PermanentError: the memory limit is too low.
     """
-    database.execute(_PODS)
-    database.execute(_PARTS)
+    for statement in (_POD_NAMES, _NAMED, _FREE):
+        database.execute(statement)
 
 
 def grouped_usage(
@@ -144,16 +175,18 @@ def grouped_usage(
     Raises:
         PermanentError: there are too many groups, or the memory limit is too low.
     """
+    if by.kind in {"workload", "label"}:
+        database.execute(_CHANGED_PODS)
+        database.execute(_CHANGED_FACTS)
     query = _query(by, devices)
-    (found,) = database.execute(f"SELECT count(*) FROM ({query})")[0]  # noqa: S608
-    if found > MOST_GROUPS:
+    rows = database.execute(f"{query} LIMIT {MOST_GROUPS + 1}")
+    if len(rows) > MOST_GROUPS:
         raise PermanentError(
-            f"a report by {by} would have about {found} rows, and the limit is {MOST_GROUPS}: give "
+            f"a report by {by} would have more than {MOST_GROUPS} rows, which is the limit: give "
             "a shorter time, or group by workload or namespace"
         )
-    rows = database.execute(query)
     count = len(by.fields)
-    parts = [None if nobody else tuple(rest[:count]) for nobody, *rest in rows]
+    parts = [None if unattributed else tuple(rest[:count]) for unattributed, *rest in rows]
     keys = {key.parts: key for key in group_keys(by, dict.fromkeys(filter(None, parts)), totals)}
     return [
         _usage(None if key is None else keys[key], row[count + 1 :])
@@ -162,13 +195,26 @@ def grouped_usage(
 
 
 def _query(by: GroupBy, devices: Sequence[int] | None) -> str:
-    nobody = "false" if by.is_of_devices else "parts.container = 0"
+    wanted = "true" if devices is None else f"id IN ({', '.join(map(str, devices))})"
     columns: Sequence[str] = _KEYS.get(by.kind, ())
     if by.kind == "label":
-        columns = (f"pods.labels[{literal(by.label)}]",)
-    keys = ", ".join(f"{column} AS key_{number}" for number, column in enumerate(columns))
-    wanted = "true" if devices is None else f"devices.id IN ({', '.join(map(str, devices))})"
-    return _GROUPS.format(nobody=nobody, keys=keys, wanted=wanted)
+        path = literal(f'$."{by.label}"')
+        columns = (
+            f"""CASE WHEN changed.pod_hash IS NULL THEN json_extract_string(named.labels, {path})
+                ELSE changed.labels[{literal(by.label)}] END""",
+        )
+    names = [f"key_{number}" for number in range(len(columns))]
+    values = ", ".join(f"{column} AS {name}" for column, name in zip(columns, names, strict=True))
+    if by.is_of_devices:
+        return _OF_DEVICES.format(keys=values, wanted=wanted)
+    return _OF_CONTAINERS.format(
+        keys=", ".join(names),
+        values=values,
+        nulls=", ".join(f"NULL AS {name}" for name in names),
+        hidden="namespace, pod, container, pod_uid, ledger, labels, owner_kind, owner_name",
+        joined=_WITH_CHANGED if by.kind in {"workload", "label"} else "",
+        wanted=wanted,
+    )
 
 
 def _usage(key: GroupKey | None, row: Sequence[Any]) -> GroupedUsage:

@@ -1,42 +1,52 @@
 """Sums the usage of an archive by device and container, day by day, in DuckDB.
 
-A day of 8,000 GPUs has a million rows. Its sums have a row for each container on a device, so the
-memory for a report depends on the number of these and not on the number of hours.
+A month of 8,000 GPUs has 40 million rows and six million containers. Each day is summed by
+container in temporary tables. What remains has only the names that the grouping of the report
+needs, so its size depends on the number of groups and devices.
 
 Tables that remain:
 
 - `devices`: each device of each node, with its last known model, profile and index.
-- `containers`: each container in each ledger. Its number 0 is no known container.
-- `sums`: amounts by device, container, span of equal prices, and day.
+- `sums`: amounts and holdings by device, names of containers, and span of equal prices. Names that
+  are not needed are NULL. `is_unattributed` marks the usage of no known container.
 - `device_sums`: totals by device, span of equal prices, and day.
+- `same_uids`: usage by containers whose names or holdings need other days.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Literal
 
 from pipeline.archive.database import Database
+from pipeline.archive.report.ended_items import ENDED
 from pipeline.archive.report.row_sources import RowSources
 from pipeline.archive.row_columns import day_of_moment
 from pipeline.ledger.schema import HOUR_NS
 
+Detail = Literal["device", "namespace", "pod", "facts"]
+"""Which names of containers `sums` has: none, namespaces, those of pods, or all with facts."""
+
 _TABLES: Final = """
 CREATE SEQUENCE device_numbers;
-CREATE SEQUENCE container_numbers;
 CREATE TABLE devices (
     id INTEGER DEFAULT nextval('device_numbers'),
     cluster VARCHAR, node VARCHAR, device VARCHAR,
     gpu VARCHAR, gpu_index INTEGER, model VARCHAR, profile VARCHAR, sample_data VARCHAR
 );
-CREATE TABLE containers (
-    id INTEGER DEFAULT nextval('container_numbers'),
-    cluster VARCHAR, node VARCHAR, ledger VARCHAR,
-    namespace VARCHAR, pod VARCHAR, container VARCHAR, pod_uid VARCHAR,
-    owner_kind VARCHAR, owner_name VARCHAR, labels VARCHAR, facts_serial BIGINT
-);
 CREATE TABLE sums (
-    device INTEGER, container INTEGER, since_hour BIGINT,
+    device INTEGER, is_unattributed BOOLEAN, since_hour BIGINT,
+    ledger VARCHAR, namespace VARCHAR, pod VARCHAR, container VARCHAR, pod_uid VARCHAR,
+    owner_kind VARCHAR, owner_name VARCHAR, labels VARCHAR, facts_serial BIGINT,
     held_ns HUGEINT, busy_ns HUGEINT, idle_ns HUGEINT, energy_mj HUGEINT,
-    busy_missing BOOLEAN, energy_missing BOOLEAN
+    busy_missing BOOLEAN, energy_missing BOOLEAN, holdings HUGEINT
+);
+CREATE TABLE ended_elsewhere (
+    cluster VARCHAR, node VARCHAR, ledger VARCHAR, device VARCHAR,
+    namespace VARCHAR, pod VARCHAR, container VARCHAR, pod_uid VARCHAR, holdings BIGINT
+);
+CREATE TABLE same_uids (
+    cluster VARCHAR, node VARCHAR, ledger VARCHAR, device VARCHAR,
+    namespace VARCHAR, pod VARCHAR, container VARCHAR, pod_uid VARCHAR, since_hour BIGINT
 );
 CREATE TABLE device_sums (
     device INTEGER, since_hour BIGINT, first_hour BIGINT, last_hour BIGINT,
@@ -134,49 +144,97 @@ SELECT
 FROM day_rows WHERE row = 'usage' GROUP BY ALL
 """  # noqa: S608
 
-_NEW_CONTAINERS: Final = """
-INSERT INTO containers (cluster, node, ledger, namespace, pod, container, pod_uid)
-SELECT DISTINCT cluster, node, ledger, namespace, pod, container, pod_uid FROM container_day
-ANTI JOIN containers USING (cluster, node, ledger, namespace, pod, container, pod_uid)
-WHERE container IS NOT NULL
+_IDENTITY: Final = "cluster, node, ledger, namespace, pod, container, pod_uid"
+_DAY_FACTS: Final = f"""
+CREATE OR REPLACE TEMP TABLE day_facts AS
+SELECT
+    {_IDENTITY}, max(serial) AS facts_serial, arg_max(owner_kind, serial) AS owner_kind,
+    arg_max(owner_name, serial) AS owner_name, arg_max(labels, serial) AS labels
+FROM ({{rows}}) WHERE row = 'container' GROUP BY ALL
+"""  # noqa: S608
+_NO_FACTS: Final = """
+NULL AS owner_kind, NULL AS owner_name, NULL AS labels, NULL AS facts_serial
 """
-_FACTS: Final = """
-UPDATE containers SET
-    owner_kind = found.owner_kind, owner_name = found.owner_name, labels = found.labels,
-    facts_serial = found.facts_serial
-FROM (
-    SELECT
-        cluster, node, ledger, namespace, pod, container, pod_uid, max(serial) AS facts_serial,
-        arg_max(owner_kind, serial) AS owner_kind, arg_max(owner_name, serial) AS owner_name,
-        arg_max(labels, serial) AS labels
-    FROM ({rows}) WHERE row = 'container' GROUP BY ALL
-) AS found
-WHERE containers.cluster = found.cluster AND containers.node = found.node
-    AND containers.ledger = found.ledger AND containers.namespace = found.namespace
-    AND containers.pod = found.pod AND containers.container = found.container
-    AND containers.pod_uid = found.pod_uid
-    AND found.facts_serial > coalesce(containers.facts_serial, 0)
-"""
+# A container without a name keeps its uid, because another container may give it a name.
+_NAMES: Final = MappingProxyType(
+    {
+        "device": f"NULL AS ledger, NULL AS namespace, NULL AS pod, NULL AS container, "
+        f"NULL AS pod_uid, {_NO_FACTS}",
+        "namespace": "NULL AS ledger, one.namespace, CASE WHEN one.pod = '' THEN '' END AS pod, "
+        f"NULL AS container, CASE WHEN one.pod = '' THEN one.pod_uid END AS pod_uid, {_NO_FACTS}",
+        "pod": "NULL AS ledger, one.namespace, one.pod, NULL AS container, one.pod_uid, "
+        f"{_NO_FACTS}",
+        "facts": "one.ledger, one.namespace, one.pod, one.container, one.pod_uid, "
+        "owner_kind, owner_name, labels, facts_serial",
+    }
+)
+_UNKNOWN_FACTS: Final = (
+    f"one.ledger, one.namespace, one.pod, one.container, one.pod_uid, {_NO_FACTS}"
+)
+_WITH_FACTS: Final = f"LEFT JOIN day_facts USING ({_IDENTITY})"
 # No busy time is missing in an hour of a device without counted time, as that of a GPU with MIG
 # instances: it has only energy.
 _SUMS: Final = """
 INSERT INTO sums
 SELECT
-    devices.id, coalesce(containers.id, 0), day.since_hour, day.held_ns, day.busy_ns,
-    CASE WHEN day.container IS NULL THEN -day.busy_ns ELSE day.held_with_busy_ns - day.busy_ns END,
-    day.energy_mj,
-    CASE WHEN day.container IS NULL
-        THEN day.hours_without_busy & (day.hours_held | coalesce(device_day.hours, 0)) <> 0
-        ELSE day.hours_without_busy <> 0 END,
-    day.hours_without_energy <> 0
-FROM container_day AS day
+    devices.id, one.container IS NULL AS is_unattributed, one.since_hour, {names},
+    sum(one.held_ns), sum(one.busy_ns),
+    sum(CASE WHEN is_unattributed THEN -one.busy_ns ELSE one.held_with_busy_ns - one.busy_ns END),
+    sum(one.energy_mj),
+    bool_or(CASE WHEN is_unattributed
+        THEN one.hours_without_busy & (one.hours_held | coalesce(device_day.hours, 0)) <> 0
+        ELSE one.hours_without_busy <> 0 END),
+    bool_or(one.hours_without_energy <> 0), 0
+FROM container_day AS one
 JOIN devices USING (cluster, node, device)
-LEFT JOIN containers USING (cluster, node, ledger, namespace, pod, container, pod_uid)
 LEFT JOIN device_day USING (cluster, node, ledger, device, since_hour)
+{facts} GROUP BY ALL
+"""
+
+# A holding counts if its container has usage of its device in the span. For most holdings, the
+# usage is on the day of their end.
+_HOLDINGS: Final = f"""
+INSERT INTO sums
+SELECT
+    devices.id, false, one.since_hour, {{names}}, 0, NULL, NULL, NULL, false, false, sum(holdings)
+FROM {{ended}} AS ended
+JOIN (
+    SELECT {_IDENTITY}, device, min(since_hour) AS since_hour FROM {{used}}
+    WHERE container IS NOT NULL GROUP BY ALL
+) AS one USING ({_IDENTITY}, device)
+JOIN devices USING (cluster, node, device)
+{{facts}} GROUP BY ALL
+"""  # noqa: S608
+_ELSEWHERE: Final = f"""
+INSERT INTO ended_elsewhere
+SELECT cluster, node, ledger, device, namespace, pod, container, pod_uid, holdings
+FROM ended ANTI JOIN {{used}} USING ({_IDENTITY}, device)
+"""  # noqa: S608
+_ALL_ELSEWHERE: Final = """
+INSERT INTO ended_elsewhere
+SELECT cluster, node, ledger, device, namespace, pod, container, pod_uid, holdings FROM ended
+"""
+_UIDS: Final = """
+CREATE OR REPLACE TEMP TABLE wanted_uids AS
+SELECT pod_uid FROM ended_elsewhere
+UNION SELECT pod_uid FROM sums WHERE pod = '' AND pod_uid <> ''
+"""
+_SAME_UIDS: Final = """
+INSERT INTO same_uids
+SELECT cluster, node, ledger, device, namespace, pod, container, pod_uid, min(since_hour)
+FROM day_rows
+WHERE row = 'usage' AND container IS NOT NULL AND pod_uid IN (SELECT pod_uid FROM wanted_uids)
+GROUP BY ALL
 """
 
 
-def sum_usage(sources: RowSources, start_ns: int, end_ns: int, changes: Sequence[int] = ()) -> None:
+def sum_usage(
+    sources: RowSources,
+    start_ns: int,
+    end_ns: int,
+    changes: Sequence[int] = (),
+    detail: Detail = "facts",
+) -> None:
     """Sum the usage in a span of time into the tables of this module.
 
     Args:
@@ -184,6 +242,7 @@ def sum_usage(sources: RowSources, start_ns: int, end_ns: int, changes: Sequence
         start_ns: start of the span, in nanoseconds of Unix time.
         end_ns: end of the span, in nanoseconds of Unix time.
         changes: moments at which prices change, in nanoseconds of Unix time: full hours, sorted.
+        detail: which names are needed.
 
     Raises:
         TransientError: a file cannot be read.
@@ -197,20 +256,44 @@ def sum_usage(sources: RowSources, start_ns: int, end_ns: int, changes: Sequence
     for edge in reversed(edges):
         since += f" WHEN hour_number >= {edge} THEN {edge}"
     since = f"{since} ELSE {first} END" if edges else f"{first}"
+    span = {"first": first, "beyond": beyond, "since": since}
+    ends = first * HOUR_NS, beyond * HOUR_NS
+    days = day_of_moment(start_ns), day_of_moment(end_ns - 1)
     for day, rows in sources.days.items():
-        if day_of_moment(start_ns) <= day <= day_of_moment(end_ns - 1):
-            span = {"first": first, "beyond": beyond, "since": since}
+        database.execute(ENDED.format(rows=rows), ends)
+        if days[0] <= day <= days[1]:
             database.execute(_DAY_ROWS.format(rows=rows, **span))
-            _add_day(database, rows)
+            _add_day(database, rows, detail)
+        else:
+            # Holdings that ended after the span.
+            database.execute(_ALL_ELSEWHERE)
+    database.execute(_UIDS)
+    if not database.execute("SELECT EXISTS (FROM wanted_uids)")[0][0]:
+        return
+    for day, rows in sources.days.items():
+        if days[0] <= day <= days[1]:
+            database.execute(_DAY_ROWS.format(rows=rows, **span))
+            database.execute(_SAME_UIDS)
+    names = _UNKNOWN_FACTS if detail == "facts" else _NAMES[detail]
+    database.execute(
+        _HOLDINGS.format(ended="ended_elsewhere", used="same_uids", names=names, facts="")
+    )
 
 
-def _add_day(database: Database, rows: str) -> None:
+def _add_day(database: Database, rows: str, detail: Detail) -> None:
     database.execute(_DEVICE_DAY)
     database.execute(_CONTAINER_DAY)
     if database.execute(_MIXED)[0][0]:
         database.execute(_JOINED_HOURS)
         database.execute(_CONTAINER_DAY.replace("FROM day_rows", "FROM joined_hours"))
-    for statement in (_NEW_DEVICES, _DEVICE_FACTS, _DEVICE_SUMS, _NEW_CONTAINERS):
+    for statement in (_NEW_DEVICES, _DEVICE_FACTS, _DEVICE_SUMS):
         database.execute(statement)
-    database.execute(_FACTS.format(rows=rows))
-    database.execute(_SUMS)
+    if detail == "facts":
+        database.execute(_DAY_FACTS.format(rows=rows))
+    facts = _WITH_FACTS if detail == "facts" else ""
+    names = _NAMES[detail]
+    database.execute(_SUMS.format(names=names, facts=facts))
+    database.execute(
+        _HOLDINGS.format(ended="ended", used="container_day", names=names, facts=facts)
+    )
+    database.execute(_ELSEWHERE.format(used="container_day"))

@@ -27,6 +27,7 @@ def print_archive_usage(arguments: argparse.Namespace, request: Request) -> int:
         clusters=arguments.clusters or (),
         device=request.device or "",
         changes=request.prices.changes,
+        by=request.by,
     ) as usage:
         _note_foreign(usage.sources.foreign)
         _check_data(usage, arguments, request)
