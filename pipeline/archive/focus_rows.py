@@ -1,27 +1,25 @@
 """The rows of a FOCUS export, from an archive and prices.
 
 FOCUS is the FinOps Open Cost and Usage Specification (https://focus.finops.org/). The sum of the
-billed costs is exactly the total of a report on the same usage: see `_adjustments`.
+billed costs is exactly the total of a report on the same usage: see `rounding_rows`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from datetime import date, datetime, tzinfo
-from decimal import Decimal, localcontext
-from fractions import Fraction
+from datetime import date, tzinfo
 from pathlib import Path
 from typing import Any, Final
 
 from pipeline.archive.database import Database, literal
 from pipeline.archive.focus_periods import ChargePeriod, charge_periods, days_around, timestamp
+from pipeline.archive.focus_rounding import rounding_rows
 from pipeline.archive.row_columns import day_of_moment
 from pipeline.base.errors import PermanentError, TransientError
-from pipeline.ledger.reports.costs import gpu_fraction, round_to_total
+from pipeline.ledger.reports.costs import gpu_fraction
 from pipeline.ledger.reports.grouped_usage import PriceClass
 from pipeline.ledger.reports.price_list import PriceList
 
 _HOUR_NS: Final = 3_600 * 10**9
-_KWH_MJ: Final = 3_600_000 * 1_000
 _MOST_NAMED: Final = 10
 _BATCH: Final = 1000
 _SQL: Final = Path(__file__).with_name("focus.sql").read_text(encoding="utf-8")
@@ -105,7 +103,7 @@ def focus_rows(database: Database, export: FocusExport) -> Iterator[list[tuple[A
 
     Values are texts, `Decimal`, `datetime` in UTC, or None.
     """
-    adjustments = _adjustments(database, export)
+    adjustments = rounding_rows(database, list(columns(database)), export.prices)
     yield from database.stream(f"SELECT * FROM focus ORDER BY {_ORDER}")  # noqa: S608 - a constant
     if adjustments:
         yield adjustments
@@ -117,7 +115,7 @@ def focus_texts(database: Database, export: FocusExport) -> Iterator[list[tuple[
     Numbers have no zeros at the end. Times have the form `2026-10-01T00:00:00Z`. DuckDB makes the
     texts, because an export can have millions of rows.
     """
-    adjustments = _adjustments(database, export)
+    adjustments = rounding_rows(database, list(columns(database)), export.prices)
     names = columns(database)
     texts = [_text(f"focus.{name}", kind) for name, kind in names.items()]
     yield from database.stream(
@@ -211,69 +209,6 @@ def _parts(database: Database) -> tuple[list[tuple[Any, ...]], list[str]]:
         else:
             rows.append((model, profile, is_instance, part.numerator, part.denominator))
     return rows, notes
-
-
-def _adjustments(database: Database, export: FocusExport) -> list[tuple[Any, ...]]:
-    """Return the rows that make up for rounding, at most one for each account and month.
-
-    Costs of rows are products of quantities with nine decimal places. The total of a report is
-    calculated without rounding, and then rounded to cents. The exact costs by account and month
-    are rounded in the same way, so that they sum to this total, and a row adds the difference.
-    """
-    exact: dict[tuple[str, datetime, datetime], Fraction] = {}
-    for account, start, end, kind, price, slices, of_slices, amount in database.execute(
-        "SELECT account, billing_start, billing_end, kind, unit_price, slices, of_slices, "
-        "sum(amount) FROM focus_charges GROUP BY ALL ORDER BY ALL"
-    ):
-        unit = Fraction(1, _KWH_MJ) if kind == "energy" else Fraction(slices, of_slices * _HOUR_NS)
-        cost = Fraction(price) * unit * int(amount)
-        exact[account, start, end] = exact.get((account, start, end), Fraction(0)) + cost
-    sums = "SELECT account, billing_start, sum(cost) FROM focus_charges GROUP BY ALL"
-    of_rows = {(account, start): cost for account, start, cost in database.execute(sums)}
-    spans = (
-        "SELECT billing_start, min(period_start), max(period_end) FROM focus_periods GROUP BY ALL"
-    )
-    charges = {start: (first, after) for start, first, after in database.execute(spans)}
-    found = []
-    names = columns(database)
-    rounded = round_to_total(list(exact.values()))
-    with localcontext(prec=60):
-        for (account, start, end), total in zip(exact, rounded, strict=True):
-            difference = total - of_rows[account, start]
-            if difference:
-                values = _adjustment(export, account, (start, end), charges[start], difference)
-                found.append(tuple([values.get(name) for name in names]))
-    return found
-
-
-def _adjustment(
-    export: FocusExport,
-    account: str,
-    billing: tuple[datetime, datetime],
-    charge: tuple[datetime, datetime],
-    cost: Decimal,
-) -> dict[str, Any]:
-    costs = ("BilledCost", "ContractedCost", "EffectiveCost", "ListCost")
-    return dict.fromkeys((*costs, "PricingCurrencyEffectiveCost"), cost) | {
-        "BillingAccountId": account,
-        "BillingAccountName": account,
-        "BillingAccountType": "Cluster",
-        "BillingCurrency": export.prices.currency,
-        "BillingPeriodStart": billing[0],
-        "BillingPeriodEnd": billing[1],
-        "ChargeCategory": "Adjustment",
-        "ChargeDescription": "Rounding of the total to two decimal places",
-        "ChargeFrequency": "One-Time",
-        "ChargePeriodStart": charge[0],
-        "ChargePeriodEnd": charge[1],
-        "InvoiceIssuerName": export.prices.provider,
-        "PricingCurrency": export.prices.currency,
-        "ProviderName": export.prices.provider,
-        "PublisherName": export.prices.provider,
-        "ServiceCategory": "Compute",
-        "ServiceName": "GPU",
-        "ServiceSubcategory": "Other (Compute)",
-    }
 
 
 def _is_wanted(day: date, export: FocusExport) -> bool:
