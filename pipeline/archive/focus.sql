@@ -160,7 +160,8 @@ amounts AS (
 SELECT
     amounts.*, gpu_index, model, profile, is_instance,
     period_end, billing_start, billing_end, price_start,
-    coalesce(nullif(cluster, ''), node) AS account
+    coalesce(nullif(cluster, ''), node) AS account,
+    if(nullif(cluster, '') IS NULL, 'Node', 'Cluster') AS account_type
 FROM amounts
 JOIN devices USING (cluster, node, device)
 JOIN focus_periods USING (period_start)
@@ -201,7 +202,7 @@ SELECT
     cost AS BilledCost,
     account AS BillingAccountId,
     account AS BillingAccountName,
-    'Cluster' AS BillingAccountType,
+    account_type AS BillingAccountType,
     getvariable('currency') AS BillingCurrency,
     billing_end AS BillingPeriodEnd,
     billing_start AS BillingPeriodStart,

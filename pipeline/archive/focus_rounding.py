@@ -28,14 +28,14 @@ def rounding_rows(
         names: the columns of a row.
         prices: the prices.
     """
-    exact: dict[tuple[str, datetime, datetime], Fraction] = {}
-    for account, start, end, kind, price, slices, of_slices, amount in database.execute(
-        "SELECT account, billing_start, billing_end, kind, unit_price, slices, of_slices, "
-        "sum(amount) FROM focus_charges GROUP BY ALL ORDER BY ALL"
+    exact: dict[tuple[str, str, datetime, datetime], Fraction] = {}
+    for *place, kind, price, slices, of_slices, amount in database.execute(
+        "SELECT account, account_type, billing_start, billing_end, kind, unit_price, slices, "
+        "of_slices, sum(amount) FROM focus_charges GROUP BY ALL ORDER BY ALL"
     ):
         unit = Fraction(1, _KWH_MJ) if kind == "energy" else Fraction(slices, of_slices * _HOUR_NS)
-        cost = Fraction(price) * unit * int(amount)
-        exact[account, start, end] = exact.get((account, start, end), Fraction(0)) + cost
+        key = (place[0], place[1], place[2], place[3])
+        exact[key] = exact.get(key, Fraction(0)) + Fraction(price) * unit * int(amount)
     sums = "SELECT account, billing_start, sum(cost) FROM focus_charges GROUP BY ALL"
     of_rows = {(account, start): cost for account, start, cost in database.execute(sums)}
     spans = (
@@ -45,26 +45,27 @@ def rounding_rows(
     found = []
     rounded = round_to_total(list(exact.values()))
     with localcontext(prec=60):
-        for (account, start, end), total in zip(exact, rounded, strict=True):
-            difference = total - of_rows[account, start]
+        for (name, kind, start, end), total in zip(exact, rounded, strict=True):
+            difference = total - of_rows[name, start]
             if difference:
-                values = _adjustment(prices, account, (start, end), charges[start], difference)
-                found.append(tuple([values.get(name) for name in names]))
+                account, billing = (name, kind), (start, end)
+                values = _adjustment(prices, account, billing, charges[start], difference)
+                found.append(tuple([values.get(column) for column in names]))
     return found
 
 
 def _adjustment(
     prices: PriceList,
-    account: str,
+    account: tuple[str, str],
     billing: tuple[datetime, datetime],
     charge: tuple[datetime, datetime],
     cost: Decimal,
 ) -> dict[str, Any]:
     costs = ("BilledCost", "ContractedCost", "EffectiveCost", "ListCost")
     return dict.fromkeys((*costs, "PricingCurrencyEffectiveCost"), cost) | {
-        "BillingAccountId": account,
-        "BillingAccountName": account,
-        "BillingAccountType": "Cluster",
+        "BillingAccountId": account[0],
+        "BillingAccountName": account[0],
+        "BillingAccountType": account[1],
         "BillingCurrency": prices.currency,
         "BillingPeriodStart": billing[0],
         "BillingPeriodEnd": billing[1],

@@ -129,6 +129,18 @@ def test_values_have_the_formats_of_focus(
     assert "'=cmd" in {row["x_WorkloadName"] for row in rows}
 
 
+def test_a_ledger_file_has_its_node_as_billing_account(
+    capsys: pytest.CaptureFixture[str], written: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "prices.yaml"
+    path.write_text("currency: EUR\ngpu_hour: [{prices: {2026-01-01: 2.50}}]")
+    rows = export(capsys, written, path, "--since", "all")
+    assert {(row["BillingAccountId"], row["BillingAccountType"]) for row in rows} == {
+        ("gpu-node-1", "Node")
+    }
+    assert billed(rows) == Decimal("114.33")  # 46 hours without gaps of 16 minutes
+
+
 def test_a_missing_price_is_named(
     capsys: pytest.CaptureFixture[str], archive: Path, tmp_path: Path
 ) -> None:
