@@ -16,9 +16,11 @@ VERSION_KEY: Final = "podgpu.version"
 """Key of the metadata with the version of the podgpu that wrote the file."""
 
 ORDER: Final = (
-    "row, start_ns, hour, node, device, namespace, pod, container, pod_uid, cluster, ledger, serial"
+    "row, start_ns, cluster, node, ledger, device, pod_uid, pod, namespace, container, hour, serial"
 )
-"""The order of rows in a file. Kinds are together, and engines can skip groups of rows by time."""
+"""The order of rows in a file. Kinds are together, and holdings and gaps are in the order of time,
+so that engines can skip groups of rows. Usage of one container is together, which makes files
+small: in the order of hours, a day of 1,000 nodes is 18 % larger."""
 
 _PREFIX: Final = "podgpu."
 _TYPES: Final = "{" + ", ".join(f"{literal(c.name)}: {literal(c.type)}" for c in COLUMNS) + "}"

@@ -50,7 +50,7 @@ def add_compact(commands: Commands) -> None:
         metavar="SIZE",
         type=argument_type(_memory),
         default=_memory("512MiB"),
-        help="memory limit of DuckDB (default 512MiB); the process needs 150 MiB more. What does "
+        help="memory limit of DuckDB (default 512MiB); the process needs 200 MiB more. What does "
         "not fit is stored in temporary files, in the folder that the variable TMPDIR names",
     )
 
