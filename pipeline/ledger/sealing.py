@@ -14,7 +14,7 @@ from pipeline.ledger.archive_rows import RowMaker, is_withdrawal
 from pipeline.ledger.outbox import add_rows
 from pipeline.ledger.schema import HOUR_NS, invalid_value_error, transaction
 
-_MAX_ROWS: Final = 4000
+_MAX_ROWS: Final = 1000
 """Number of rows after which a sealing ends, and the next one continues. The sink cannot commit
 while a sealing has locked the file."""
 

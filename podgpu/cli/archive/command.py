@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from typing import NoReturn
 
 from podgpu.cli.archive.extra import check_extra
 
@@ -10,8 +11,8 @@ from podgpu.cli.archive.extra import check_extra
 def archive(arguments: argparse.Namespace) -> int:
     """`podgpu archive`: write the archive of a ledger until SIGTERM, or once.
 
-    The process that stays imports little. Each write is a child process, whose memory is free
-    after its end.
+    Without `--once`, this process becomes `resident`, a program that imports little. Each write is
+    a child process, whose memory is free after its end.
 
     Raises:
         TransientError: with `--once`, the ledger or the archive cannot be used now.
@@ -24,12 +25,15 @@ def archive(arguments: argparse.Namespace) -> int:
         from podgpu.cli.archive.node_write import write
 
         return write(arguments)
-    from podgpu.cli.archive.resident import Resident
+    _become_resident(arguments)
 
+
+def _become_resident(arguments: argparse.Namespace) -> NoReturn:
     # With our search path, and without the present folder, which may belong to others.
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    interval, grace = float(arguments.interval), float(arguments.grace)
-    return Resident(child_command(arguments), env, interval=interval, grace=grace).run()
+    program = [sys.executable, "-P", "-m", "podgpu.cli.archive.resident"]
+    times = [str(float(arguments.interval)), str(float(arguments.grace))]
+    os.execve(program[0], [*program, *times, *child_command(arguments)], env)  # noqa: S606
 
 
 def child_command(arguments: argparse.Namespace) -> list[str]:

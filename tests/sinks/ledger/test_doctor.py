@@ -151,10 +151,10 @@ async def test_an_archive_that_is_not_written_is_a_warning(
             )
     options = Options(path=path, max_size=ByteSize.parse("1MiB"))
     found = await findings_of(partial(examine, options, ctx))
-    [finding] = [each for each in found if each.check == "ledger.archive"] or [None]
+    of_archive = [each for each in found if each.check == "ledger.archive"]
     if verdict is None:
-        assert finding is None
+        assert of_archive == []
         return
-    assert finding is not None
+    (finding,) = of_archive
     assert finding.verdict.value == verdict
     assert text in finding.observed

@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -88,23 +89,33 @@ def test_a_child_that_cannot_be_started_is_an_error_of_this_write(
     assert f"cannot start {missing}: No such file" in capsys.readouterr().err
 
 
-HEAVY = ("aiohttp", "duckdb", "grpc", "kubernetes_asyncio", "obstore", "orjson", "sqlite3")
-IMPORTS = """
-import sys
-from podgpu.cli.archive import command, resident
-from podgpu.cli.commands import run_command
-resident.Resident.run = lambda _: 0
-assert run_command(["archive", "--to", "/x", "--cluster", "c"]) == 0
-status = dict(line.split(":") for line in open("/proc/self/status"))
-print(status["VmHWM"].split()[0], *sys.modules)
-"""
+HEAVY = ("aiohttp", "asyncio", "duckdb", "grpc", "msgspec", "obstore", "orjson", "sqlite3", "yaml")
 
 
 def test_the_process_that_stays_imports_little() -> None:
+    program = "import sys, podgpu.cli.archive.resident; print(*sys.modules)"
     ended = subprocess.run(
-        [sys.executable, "-c", IMPORTS], check=True, capture_output=True, text=True
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
-    peak, *modules = ended.stdout.split()
+    modules = ended.stdout.split()
     assert not {name.partition(".")[0] for name in modules} & set(HEAVY)
-    assert not [name for name in modules if name.startswith(("sinks", "sources"))]
-    assert int(peak) < 32_000, "KiB; 22,000 where this was written"
+    assert not [name for name in modules if name.startswith(("sinks", "sources", "config"))]
+
+
+def test_the_command_becomes_that_process_and_needs_little_memory(tmp_path: Path) -> None:
+    ledger = tmp_path / "missing.db"
+    words = ["--to", str(tmp_path), "--cluster", "east", "--ledger", str(ledger)]
+    command = [sys.executable, "-m", "podgpu", "archive", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        proc = Path(f"/proc/{process.pid}")
+        while b"podgpu.cli.archive.resident" not in (proc / "cmdline").read_bytes():
+            time.sleep(0.02)
+        while "S (sleeping)" not in (proc / "status").read_text():
+            time.sleep(0.02)
+        status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
+        process.terminate()
+        _, error = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert f"podgpu: {ledger}: does not exist" in error, "the last write"
+    peak = int(status["VmHWM"].split()[0])
+    assert peak < 20_000, f"{peak} KiB; 13,000 where this was written"
