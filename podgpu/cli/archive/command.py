@@ -21,11 +21,11 @@ def archive(arguments: argparse.Namespace) -> int:
         ConfigError: with `--once`, the configuration that names the ledger is invalid.
     """
     check_extra()
-    if arguments.once:
-        from podgpu.cli.archive.node_write import write
+    if not arguments.once:
+        _become_resident(arguments)
+    from podgpu.cli.archive.node_write import write
 
-        return write(arguments)
-    _become_resident(arguments)
+    return write(arguments)
 
 
 def _become_resident(arguments: argparse.Namespace) -> NoReturn:
