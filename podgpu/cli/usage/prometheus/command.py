@@ -173,7 +173,13 @@ def _notes(server: Server, reader: UsageReader, lost_ns: int) -> Iterator[str]:
             f"{duration(lost_ns)} were held by containers whose last samples the server does not "
             "have: this time is in UNKNOWN"
         )
-    if reader.missed:
+    if reader.without_rules:
+        yield (
+            f"no recording rules are evaluated for the cluster {', '.join(reader.without_rules)}: "
+            "the report is made from podgpu's counters where the server has them, and elsewhere "
+            "this cluster is missing. Load the rules there (docs/dashboards.md)"
+        )
+    elif reader.missed:
         yield (
             f"{reader.missed} evaluations of the recording rules are missing, and the counters of "
             "these hours too: what was used in these five minutes is not counted"

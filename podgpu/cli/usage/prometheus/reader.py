@@ -15,7 +15,12 @@ from podgpu.cli.usage.prometheus.coverage import (
     divided,
 )
 from podgpu.cli.usage.prometheus.http_api import PrometheusApi, Sample, TooLargeError
-from podgpu.cli.usage.prometheus.recorded_series import LATE_MS, STEP_SECONDS
+from podgpu.cli.usage.prometheus.recorded_series import (
+    ACCOUNTED,
+    LATE_MS,
+    STEP_SECONDS,
+    STEPS,
+)
 from podgpu.cli.usage.prometheus.usage_queries import (
     COUNTED,
     DAYS_RECORDED,
@@ -66,6 +71,7 @@ class UsageReader:
     Attributes:
         hours: number of hours that were read, by what they were read from.
         missed: number of evaluations of the rules that are missing in these hours.
+        without_rules: clusters with podgpu's counters but without records, while others have some.
     """
 
     def __init__(self, api: PrometheusApi, wanted: Wanted, now_ms: int) -> None:
@@ -76,6 +82,7 @@ class UsageReader:
         self._queries = UsageQueries(now_ms, wanted.cluster, wanted.of_containers)
         self.hours: Counter[Level] = Counter()
         self.missed = 0
+        self.without_rules: list[str] = []
 
     async def prepare(self, end_ms: int) -> None:
         """Find out the names of labels, and when the rules are evaluated.
@@ -98,6 +105,16 @@ class UsageReader:
             # Without records, hours are read to their ends.
             phase_ms = round(evaluated[0].value * 1000) % (STEP_SECONDS * 1000)
             self._queries = replace(self._queries, late_ms=LATE_MS - phase_ms)
+            self.without_rules = await self._clusters_without_rules(at_ms)
+
+    async def _clusters_without_rules(self, at_ms: int) -> list[str]:
+        found = []
+        for metric in (ACCOUNTED, STEPS):
+            samples = await self._instant(self._queries.clusters(metric, at_ms))
+            found.append({one.labels.get(self._wanted.cluster, "") for one in samples})
+        counted, recorded = found
+        # Records without the label are of all clusters: the rules are evaluated in one place.
+        return [] if not recorded or "" in recorded else sorted(counted - recorded)
 
     async def read(self, start_ms: int, end_ms: int) -> UsageSums:
         """Return the usage in a span of whole hours.
@@ -127,7 +144,7 @@ class UsageReader:
         days: dict[int, float] = {}
         hours: dict[int, float] = {}
         first_day = -(-start_ms // DAY_MS) * DAY_MS
-        if not self._wanted.of_containers:
+        if not (self._wanted.of_containers or self.without_rules):
             days = await self._counts(DAYS_RECORDED, first_day, end_ms // DAY_MS * DAY_MS)
             hours = await self._counts(HOURS_RECORDED, start_ms, end_ms)
         complete = Coverage(days, hours, {}, ())
@@ -137,6 +154,9 @@ class UsageReader:
         steps: dict[int, float] = {}
         for piece in _of(pieces, Level.NOTHING):
             steps |= await self._counts(STEPS_RECORDED, piece.start_ms, piece.end_ms)
+        if self.without_rules:
+            # Records are used only where there are no counters any more.
+            steps = {hour: min(count, 0.5) for hour, count in steps.items()}
         recorded = replace(complete, steps=steps, counted=range(start_ms, end_ms, HOUR_MS))
         pieces = divided(
             start_ms, end_ms, self._now_ms, recorded, of_containers=self._wanted.of_containers

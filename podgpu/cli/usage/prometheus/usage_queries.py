@@ -129,6 +129,11 @@ class UsageQueries:
             for name in OF_DEVICES
         }
 
+    def clusters(self, metric: str, at_ms: int) -> Query:
+        """Return the query for the clusters that have a metric in the hour before a time."""
+        found = f"group by ({self.cluster}) (last_over_time({metric}[1h]))"
+        return Query(found, min(at_ms, self.now_ms))
+
     def models(self, at_ms: int) -> Query:
         """Return the query for the models of devices that were there in the hour before a time."""
         labels = f"{DEVICE}, model, {self.cluster}"

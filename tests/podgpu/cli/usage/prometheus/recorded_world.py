@@ -42,13 +42,15 @@ class World:
         hours: by start, in milliseconds.
         days: the starts of days of which there is a sum.
         names: other names of labels in the server.
-        most_ms: the longest window that the server accepts.
+        recorded: the clusters of which there are records.
+        counted: the clusters of which there are counters.
     """
 
     hours: Mapping[int, Hour]
     days: frozenset[int] = frozenset()
     names: tuple[tuple[str, str], ...] = ()
-    most_ms: int = 1 << 60
+    recorded: tuple[str, ...] = ("east",)
+    counted: tuple[str, ...] = ("east",)
 
     def seconds(self, asked: Asked) -> float:
         """Return the held time that a query about a quantity sums up, without a share."""
@@ -107,6 +109,9 @@ class World:
         if promql.startswith("max(timestamp("):
             has_steps = any(hour.steps for hour in self.hours.values())
             return [({}, (STEP_MS * 1000 + PHASE_MS) / 1000)] if has_steps else []
+        if promql.startswith("group by (cluster)"):
+            clusters = self.recorded if "recorded_steps" in promql else self.counted
+            return [({"cluster": name}, 1.0) for name in clusters]
         if "podgpu:recorded_steps" in promql:
             count = self.evaluations(asked)
             return [({}, count)] if count else []

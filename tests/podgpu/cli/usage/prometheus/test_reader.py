@@ -121,6 +121,29 @@ def test_the_coarsest_complete_records_are_read(
         assert levels(server) == read_from
 
 
+@pytest.mark.parametrize(
+    ("recorded", "counted", "read_from"),
+    [
+        (("east", "west"), ("east", "west"), "sum1h"),
+        (("east",), ("east", "west"), "5m"),
+        # The rules of all clusters are evaluated in one place, and the label is not in the records.
+        (("",), ("east", "west"), "sum1h"),
+        # The server has records only.
+        (("east",), (), "sum1h"),
+    ],
+)
+def test_a_cluster_without_rules_is_not_left_out(
+    recorded: tuple[str, ...], counted: tuple[str, ...], read_from: str
+) -> None:
+    made = world({0: RECORDED}, recorded=recorded, counted=counted)
+    with serving(made.answer) as server:
+        found = read(server, 1)
+        assert levels(server) == [read_from]
+    told = [note for note in found.notes if "no recording rules are evaluated for" in note]
+    assert bool(told) == (read_from == "5m")
+    assert report(found).total.accounted_ns == 3600 * 10**9
+
+
 def test_a_month_needs_few_queries() -> None:
     made = world(dict.fromkeys(range(31 * 24), RECORDED), tuple(range(31)))
     with serving(made.answer) as server:
