@@ -1,10 +1,10 @@
-"""Nodes with ledgers and an archive, as podgpu writes them, and the sum of the nodes' own reports."""
+"""Nodes with ledgers and an archive, as podgpu writes them, and the sum of the nodes' reports."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pipeline.archive.compaction import compact
 from pipeline.archive.database import open_database
@@ -68,7 +68,7 @@ class LedgerNode:
         uid = f"u-{pod}-{self.name}"
         return PartialRef(namespace, pod, container, uid) if named else PartialRef(uid=uid)
 
-    def use(
+    def use(  # noqa: PLR0917 - as a row of a table
         self,
         hour: int,
         who: PartialRef | None,
@@ -76,13 +76,15 @@ class LedgerNode:
         device: int = 0,
         rest: Amounts = (0, 0, 0),
         unknown: int = 0,
+        gap: int = 0,
     ) -> None:
-        """Add a gain of a container in an hour, and the unattributed rest of it."""
+        """Add a gain of a container in an hour, the unattributed rest of it, and a gap."""
         batch, uuid = self._batch(), self.devices[device].uuid
         if who is not None:
             batch.add(hour, uuid, who, gain)
         batch.add(hour, uuid, None, rest)
         batch.unknown_hours[hour, uuid] += unknown
+        batch.gap_hours[hour, uuid] += gap
         self._writer.write_batch(batch)
 
     def describe(self, subject: PartialRef, owner: str, labels: dict[str, str]) -> None:
@@ -101,7 +103,7 @@ class LedgerNode:
         batch.pods[subject] = info
         self._writer.write_batch(batch)
 
-    def hold(self, pod: str, start_ns: int, end_ns: int, device: int = 0) -> None:
+    def hold(self, pod: str, start_ns: int, end_ns: int, device: int = 0, **amounts: Any) -> None:
         """Write a holding that has ended."""
         self.holdings += 1
         own_id = f"holding-{self.holdings}"
@@ -114,8 +116,8 @@ class LedgerNode:
             uid=subject.uid,
             start=start,
             end=end,
-            held=end_ns - start_ns,
             own_id=own_id,
+            **({"held": end_ns - start_ns} | amounts),
         )
         batch = self._batch()
         batch.holdings[own_id] = HoldingRow(made, start_ns, end_ns)

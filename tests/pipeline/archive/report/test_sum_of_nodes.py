@@ -111,6 +111,8 @@ def play(nodes: list[LedgerNode], steps: Iterable[Any], store: ObjectStore, work
                 node.archive(store, work)
             case "compact", []:
                 compact_all(store, work)
+            case _:
+                assert not rest[0], "facts and holdings of no pod"
 
 
 @pytest.mark.timeout(600)
@@ -149,5 +151,16 @@ def test_a_fleet_s_report_is_the_sum_of_the_nodes_reports(
                     found = usage.report(by, prices, usage.groups(by))
                     assert rows_of(found) == rows_of(expected), by
                     assert figures(found.total) == figures(expected.total)
+        # A report that is only grouped in one way reads less.
+        for text in ("namespace", "pod", "node"):
+            by = GroupBy.parse(text)
+            with open_usage(locations, span, changes=[CHANGE], by=by) as usage:
+                found = usage.report(by, ChangingPrices(Decimal(1)), usage.groups(by))
+            own = summed(nodes, span, by, [CHANGE])
+            own += summed(alone, span, by, [CHANGE], clusters=False)
+            expected = report_of_groups(
+                usage.window, replace(by, several_nodes=True), ChangingPrices(Decimal(1)), own
+            )
+            assert rows_of(found) == rows_of(expected), by
         for node in (*nodes, *alone):
             node.close()
