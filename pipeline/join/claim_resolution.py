@@ -138,7 +138,8 @@ def resolve_claims(
                 allocated_ids.update(
                     [one.uuid for one in allocated], [text for _, text in unmatched]
                 )
-            is_partial = False
+            # Several containers without pods may be given one device.
+            is_partial = evidence == Evidence.DEVICE_REQUEST
             if evidence >= Evidence.PLUGIN_ANSWER:
                 found, is_partial = _classify_kubelet_claim(claim, found, devices)
             resolved_claim = ResolvedClaim(
