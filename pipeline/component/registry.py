@@ -28,6 +28,7 @@ _SOURCES: Final = (
     "dcgm",
     "hostengine",
     "kernel",
+    "jobfiles",
     "replay",
 )
 _SINKS: Final = (

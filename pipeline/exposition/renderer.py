@@ -14,6 +14,7 @@ import orjson
 
 from pipeline.base.telemetry import Meter
 from pipeline.exposition.holder_labels import LabelCache, Rendered
+from pipeline.exposition.job_labels import JobLabels
 from pipeline.exposition.mig_copies import MigCopies
 from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
@@ -124,6 +125,7 @@ class PageTemplate:
         rendered_by_device = {uuid: cache[held] for uuid, held in layout.attributions.items()}
         self._copies = MigCopies(layout.attributions, naming.options)
         self._shares = ProcessShares()
+        job_labels = JobLabels(layout.jobs)
         lines: list[bytes] = []
         readings: list[int] = []
         self._families: list[tuple[int, str, Kind, str]] = []  # with the index of the first line
@@ -143,9 +145,13 @@ class PageTemplate:
                         device = rendered_by_device[uuid]
                         device_labels = device.own_labels if own else device.device_labels
                         attrs = _attrs(series.attrs, naming, device.pod_label_names)
-                        if attrs is not None:
+                        if attrs is None:
+                            continue
+                        for job in job_labels.of_reading(uuid, own=own):
                             holder_labels = self._holder_labels(name, uuid, device, len(lines))
-                            lines += [line % (device_labels, attrs, one) for one in holder_labels]
+                            lines += [
+                                line % (device_labels, attrs, one + job) for one in holder_labels
+                            ]
                     readings += [at] * (len(lines) - len(readings))
                 kind: Kind = "counter" if (row.type or row.field.type) == "counter" else "gauge"
                 self._families.append((start, family, kind, naming.help_text(row)))

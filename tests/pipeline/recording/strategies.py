@@ -15,6 +15,7 @@ from pipeline.model import (
     ContainerUsage,
     Device,
     DeviceAliasesReplaced,
+    DeviceJobs,
     DevicesDiscovered,
     DeviceUsage,
     DeviceUse,
@@ -24,6 +25,7 @@ from pipeline.model import (
     GpuProcess,
     Holding,
     Instant,
+    JobsReplaced,
     Level,
     MigPlace,
     Origin,
@@ -286,6 +288,19 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(
         ResourcesAdvertised,
         st.lists(st.builds(AdvertisedResource, texts, ids), max_size=2).map(tuple),
+        ns,
+    ),
+    st.builds(
+        JobsReplaced,
+        st.lists(
+            st.builds(
+                DeviceJobs,
+                st.integers(0, 99),
+                st.none() | st.integers(0, 15),
+                st.lists(texts, max_size=2).map(tuple),
+            ),
+            max_size=2,
+        ).map(tuple),
         ns,
     ),
     st.builds(
