@@ -27,13 +27,16 @@ class JobLabels:
             for uuid, ids in jobs.items()
         }
 
-    def of_reading(self, uuid: str, *, own: bool) -> Sequence[bytes]:
+    def of_reading(self, uuid: str, *, own: bool, named: bool = False) -> Sequence[bytes]:
         """Return the label of each series of a reading, with a comma in front; or one empty text.
 
         Args:
             uuid: uuid of the device for which the reading is shown.
             own: whether the metric family has podgpu's prefix. dcgm-exporter does not have it, so
                 it is not copied: if the device has several jobs, it has one series without a job.
+            named: whether the holder is a job, so that the reading has the label already.
         """
+        if named:
+            return _WITHOUT
         rendered = self._rendered.get(uuid, _WITHOUT)
         return _WITHOUT if own and len(rendered) > 1 else rendered

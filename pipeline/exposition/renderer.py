@@ -18,6 +18,7 @@ from pipeline.exposition.job_labels import JobLabels
 from pipeline.exposition.mig_copies import MigCopies
 from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
+from pipeline.exposition.owner_labels import INFO_FAMILIES as OWNER_INFO_FAMILIES
 from pipeline.exposition.process_shares import BY_PROCESS, ProcessShares
 from pipeline.exposition.text_format import Format, Kind, header, labels, number
 from pipeline.exposition.topology_families import TopologyFamilies
@@ -52,6 +53,7 @@ INFO_FAMILIES = (
     (_SINCE, "Unix time since which the container holds the device, as far as known."),
     ("podgpu_device_holder_share", "Share of the device that the container holds, from 0 to 1."),
     ("podgpu_pod_info", "Pods that hold a device; always 1."),
+    *OWNER_INFO_FAMILIES,
     ("podgpu_attribution_conflicts", "Number of pods with conflicting claims on the device."),
     (
         "podgpu_resource_devices",
@@ -147,7 +149,7 @@ class PageTemplate:
                         attrs = _attrs(series.attrs, naming, device.pod_label_names)
                         if attrs is None:
                             continue
-                        for job in job_labels.of_reading(uuid, own=own):
+                        for job in job_labels.of_reading(uuid, own=own, named=device.names_job):
                             holder_labels = self._holder_labels(name, uuid, device, len(lines))
                             lines += [
                                 line % (device_labels, attrs, one + job) for one in holder_labels

@@ -6,7 +6,7 @@ from operator import itemgetter
 
 from pipeline.join.advertised_resources import AdvertisedResources
 from pipeline.join.arbitration import ArbitrationResult, make_holder
-from pipeline.join.claim_resolution import PodKey, ResolutionTime, ResolvedClaim
+from pipeline.join.claim_resolution import ResolutionTime, ResolvedClaim
 from pipeline.join.container_table import ContainerTable
 from pipeline.join.device_index import DeviceIndex
 from pipeline.join.dra_name_history import DraNameHistory
@@ -28,7 +28,6 @@ from pipeline.model import (
     PartialRef,
     ResourceCount,
     ResourcesAdvertised,
-    owner_kind,
     owner_text,
 )
 from pipeline.usage import ContainerName
@@ -301,7 +300,7 @@ class Attributor:
                     for one in arbitration.holders
                 ]
             )
-            conflicting = [_text(pod_key) for pod_key in arbitration.conflicting_pods]
+            conflicting = [owner_text(*pod_key) for pod_key in arbitration.conflicting_pods]
             new = replace(
                 known, holders=holders, conflicting_pods=tuple(conflicting), access=access
             )
@@ -354,13 +353,6 @@ class Attributor:
         if container is None and not claim.subject.uid:
             self._premature_sources.add(source)
         return container
-
-
-def _text(pod_key: PodKey) -> str:
-    namespace, name, uid = pod_key
-    if owner_kind(uid) != "pod":
-        return owner_text(namespace, name, uid)
-    return f"{namespace}/{name}" if name else uid
 
 
 def _access(resolved_claims: Iterable[ResolvedClaim]) -> tuple[Access, ...]:

@@ -45,6 +45,7 @@ from pipeline.model.events import (
 )
 from pipeline.model.holders import Access, Attribution, Holder, only_holder
 from pipeline.model.instant import NS, Instant
+from pipeline.model.owner_facts import owner_facts
 from pipeline.model.owners import (
     CONTAINER_FACTS,
     JOB_FACTS,

@@ -72,9 +72,7 @@ def owner_text(namespace: str, name: str, uid: str) -> str:
 
     `NAMESPACE/POD`; `job 1234`; `container NAME`. The uid where the name is unknown.
     """
-    kind = owner_kind(uid)
     if not name:
         return uid
-    if kind != "pod":
-        return f"{kind} {name}"
-    return f"{namespace}/{name}" if namespace else name
+    kind = owner_kind(uid)
+    return f"{namespace}/{name}" if kind == "pod" else f"{kind} {name}"
