@@ -1,5 +1,6 @@
 """Fixtures of the end-to-end tests: programs that are started and stopped."""
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.e2e.kube.full_cluster import missing_rights
 from tests.e2e.node import Node, running
 from tests.e2e.prometheus import Server
 from tests.e2e.prometheus3 import Prometheus3, Taking, taking
+from tests.e2e.slurm_node import Slurm, running_slurm
 from tests.fakes.kubelet import FakeKubelet
 from tests.fakes.nvml import Scenario
 
@@ -54,6 +56,7 @@ _BUILT_FOR: Mapping[str, Callable[[], object]] = {
     "kubectl": peers.kubectl,
     "cosign": peers.cosign,
     "syft": peers.syft,
+    "slurm": debian.slurm,
 }
 """Functions that build the programs of fixtures."""
 
@@ -187,6 +190,19 @@ def take(tmp_path: Path) -> Iterator[Take]:
 def prometheus3(take: Take) -> Prometheus3:
     """A Prometheus that receives OTLP, with some promoted resource attributes."""
     return take(Taking())
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[Slurm]:
+    """A Slurm of one node. A test ends its jobs itself."""
+    if missing := missing_rights():
+        pytest.skip(f"Slurm needs more rights: {missing}")
+    # Jobs of other users must be able to enter the folder.
+    with tempfile.TemporaryDirectory(prefix="podgpu-slurm-") as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        with running_slurm(folder) as started:
+            yield started
 
 
 @pytest.fixture
