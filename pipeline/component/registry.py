@@ -25,9 +25,11 @@ _SOURCES: Final = (
     "checkpoint",
     "pods",
     "nri",
+    "docker",
     "dcgm",
     "hostengine",
     "kernel",
+    "slurm",
     "jobfiles",
     "replay",
 )

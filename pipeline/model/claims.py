@@ -7,7 +7,9 @@ from typing import Literal, TypeAlias
 from pipeline.model.instant import Instant
 from pipeline.model.owners import OwnerKind, owner_kind
 
-Scheme: TypeAlias = Literal["uuid", "minor", "index", "plugin", "visible", "cdi", "dra", "reserved"]
+Scheme: TypeAlias = Literal[
+    "uuid", "minor", "index", "plugin", "visible", "cdi", "dra", "reserved", "all"
+]
 """What kind of device id a text is:
 
 * `uuid`: uuid of a GPU or a MIG instance, in the driver's form or the form of drivers before R470
@@ -18,6 +20,7 @@ Scheme: TypeAlias = Literal["uuid", "minor", "index", "plugin", "visible", "cdi"
 * `cdi`: a qualified CDI name, `vendor/class=name`
 * `dra`: `driver/pool/device` of a ResourceSlice
 * `reserved`: a group of pods; its devices are those that the group's reservation pod got
+* `all`: all devices of the node; of a GPU with MIG instances the instances
 """
 
 

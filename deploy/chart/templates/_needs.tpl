@@ -56,6 +56,12 @@
 {{- if ne ($it.inject | default "off" | toString) "off" -}}
 {{- include "podgpu.exclusive" (list $needs (printf "%s: two plugins that inject prevent the creation of containers" $who)) -}}
 {{- end -}}
+{{- else if eq $it.kind "docker" -}}
+{{- $socket := $it.socket | default "/var/run/docker.sock" -}}
+{{- if not (include "podgpu.mountedbyvalues" (list $root $socket)) -}}
+{{- $_ := set $needs.files $socket (dict "host" $socket "type" "Socket" "why" (printf "%s reads the containers of Docker or Podman" $who)) -}}
+{{- end -}}
+{{- include "podgpu.asroot" (list $needs (printf "%s: the daemon's socket belongs to root" $who)) -}}
 {{- else if eq $it.kind "pods" -}}
 {{- if not $it.kubeconfig -}}
 {{- include "podgpu.right" (list $needs "" "pods" (list "list" "watch")) -}}

@@ -1,6 +1,7 @@
 """Jobs, and containers without pods: what they hold, use and are affected by, next to pods."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -10,9 +11,11 @@ from pipeline.model import (
     ContainersReplaced,
     ContainerStarted,
     ContainerStopped,
+    Device,
     Event,
     Evidence,
     PartialRef,
+    RawDeviceId,
     RunningContainer,
     SourceAdded,
     SourceLost,
@@ -24,11 +27,11 @@ from pipeline.model import (
     job_container_id,
     only_holder,
 )
-from tests.pipeline.join.cluster import A, B, kubelet_claim, pod
+from tests.pipeline.join.cluster import GPUS, A, B, kubelet_claim, pod
 from tests.pipeline.join.sampled_cluster import SampledCluster, process_of
 from tests.pipeline.join.test_free_gpus_known import free, node_with_topology
 from tests.pipeline.usage.samples import S, use
-from tests.support.nodes import at
+from tests.support.nodes import at, mig
 from tests.support.owners import container_id_of, job, podless_container
 
 GOOD_NS = 300 * NS
@@ -128,6 +131,27 @@ def test_its_account_continues_after_a_restart_of_podgpu(owner: RunningContainer
     node.sample(25, use(A, 25, 21, process_of(owner_of_process(owner)), used=100, busy=S))
     only = node.only_container()
     assert (only.subject.uid, only.busy_ns, only.held_ns) == (owner.subject.uid, 2 * S, 14 * S)
+
+
+def given_all(*devices: Device) -> SampledCluster:
+    owner = podless_container("a", A)
+    claim = replace(owner.claims[0], devices=(RawDeviceId("all", "all"),))
+    node = SampledCluster(devices)
+    emit(node, ContainersReplaced((replace(owner, claims=(claim,)),), GOOD_NS))
+    return node
+
+
+def test_a_container_with_all_devices_holds_each_of_them() -> None:
+    node = given_all(*GPUS[:2])
+    assert (held(node, A), held(node, B)) == (["a"], ["a"])
+
+
+def test_of_a_gpu_with_mig_instances_it_holds_the_instances() -> None:
+    instances = [mig(GPUS[0], 1), mig(GPUS[0], 2)]
+    node = given_all(*GPUS[:2], *instances)
+    assert [held(node, one.uuid) for one in instances] == [["a"], ["a"]]
+    assert (held(node, A), held(node, B)) == ([], ["a"])
+    assert node.snapshot().sources["docker"].unresolved == ()
 
 
 # -- next to each other
