@@ -16,6 +16,7 @@ from tests.e2e.kube.background import Background
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.full_cluster import missing_rights
 from tests.e2e.node import Node, running
+from tests.e2e.podman_node import Podman, running_podman
 from tests.e2e.prometheus import Server
 from tests.e2e.prometheus3 import Prometheus3, Taking, taking
 from tests.e2e.slurm_node import Slurm, running_slurm
@@ -57,6 +58,7 @@ _BUILT_FOR: Mapping[str, Callable[[], object]] = {
     "cosign": peers.cosign,
     "syft": peers.syft,
     "slurm": debian.slurm,
+    "podman": debian.podman,
 }
 """Functions that build the programs of fixtures."""
 
@@ -203,6 +205,19 @@ def slurm() -> Iterator[Slurm]:
         folder.chmod(0o755)
         with running_slurm(folder) as started:
             yield started
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[Podman]:
+    """A Podman whose containers can have GPUs. A test removes its containers itself."""
+    if missing := missing_rights():
+        pytest.skip(f"Podman needs more rights: {missing}")
+    # A short path: that of a socket may have 107 characters.
+    with (
+        tempfile.TemporaryDirectory(prefix="podgpu-podman-") as made,
+        running_podman(Path(made)) as started,
+    ):
+        yield started
 
 
 @pytest.fixture

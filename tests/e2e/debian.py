@@ -139,6 +139,34 @@ def _name_daemons(unpacked: Path, _root: Path) -> None:
         (unpacked / "usr/sbin" / name).symlink_to(f"{name}-wlm")
 
 
+@dataclass(frozen=True, slots=True)
+class Podman:
+    """Podman, the programs that it starts, and the variable that it needs."""
+
+    podman: Path
+    conmon: Path
+    policy: Path
+    """The file that says from where images may come."""
+    env: Mapping[str, str]
+
+
+def podman() -> Podman:
+    """Return the programs; download them first if they are missing."""
+    root = _CACHE / "podman"
+    if not root.is_dir():
+        _unpack("podman", root, ("podman", "conmon"))
+    libraries = next(root.glob("usr/lib/*-linux-gnu"))
+    found = Podman(
+        root / "usr/bin/podman",
+        root / "usr/bin/conmon",
+        root / "etc/containers/policy.json",
+        {"LD_LIBRARY_PATH": str(libraries)},
+    )
+    _check(found.podman, found.env)
+    _check(found.conmon)
+    return found
+
+
 def _merge_usr(unpacked: Path, _root: Path) -> None:
     """Move files to the paths that they have on a machine where /bin and /lib are links."""
     for name in ("bin", "sbin", "lib"):

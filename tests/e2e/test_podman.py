@@ -1,0 +1,162 @@
+"""Containers of a real Podman: holders, usage accounts and XID errors, without Kubernetes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.podgpu import Podgpu
+from tests.e2e.podman_node import GPUS, IMAGE, Podman
+from tests.e2e.processes import wait_until
+from tests.fakes.nvml import Load, Proc, h100s
+
+READING = "DCGM_FI_DEV_POWER_USAGE"
+COMPOSE = ("com.docker.compose.project=lab", "com.docker.compose.service=web")
+LABELS = tuple(f"--label={each}" for each in COMPOSE)
+BUSY = "podgpu_container_busy_seconds_total"
+
+
+class PodmanPodgpu(Podgpu):
+    """A podgpu that follows a Podman, and the simulated processes on its GPUs."""
+
+    def __init__(self, podman: Podman, folder: Path) -> None:
+        super().__init__(folder, h100s(GPUS))
+        self.env = {**self.env, "PYTHONPROFILEIMPORTTIME": "1"}
+        gpus = {"kind": "nvml", "interval": "500ms", "usage_interval": "1s"}
+        sources = {"gpus": gpus, "podman": {"kind": "docker", "socket": str(podman.socket)}}
+        self.configure("host-1", sources, {})
+
+    def names(self, gpu: int) -> dict[str, str]:
+        """Return the labels of a GPU's reading that name its holder, without empty ones."""
+        names = ("container", "image", "compose_project", "compose_service", "pod", "namespace")
+        ((labels, _),) = self.of(READING, gpu=str(gpu))
+        return {name: labels[name] for name in names if labels.get(name)}
+
+    def holders(self, gpu: int) -> dict[str, dict[str, str]]:
+        """Return the labels of the holders of a GPU, by the names of the containers."""
+        found = [labels for labels, _ in self.of("podgpu_device_holder_info", gpu=str(gpu))]
+        return {labels["container"]: labels for labels in found}
+
+    def wait_for(self, *held: set[str]) -> None:
+        """Wait until the GPUs have exactly these holders."""
+        expected = [*held, *([set()] * (GPUS - len(held)))]
+        shown = lambda: [self.holders(gpu).keys() for gpu in range(GPUS)] == expected  # noqa: E731
+        wait_until(shown, f"holders {expected}")
+
+    def work(self, gpu: int, *pids: int) -> None:
+        """Simulate that processes use a GPU."""
+        assert self.fake is not None
+        scenario = self.fake.scenario
+        processes, loads = [Proc(pid) for pid in pids], [Load(pid) for pid in pids]
+        changed = replace(scenario.gpus[gpu], processes=processes, loads=loads)
+        gpus = [changed if place == gpu else one for place, one in enumerate(scenario.gpus)]
+        self.fake.set(replace(scenario, gpus=gpus))
+
+
+@pytest.fixture
+def podgpu(podman: Podman, tmp_path: Path) -> Iterator[PodmanPodgpu]:
+    with PodmanPodgpu(podman, tmp_path).running() as started:
+        started.wait_for()
+        yield started
+        assert "Traceback" not in started.output()
+    podman.remove_all()
+
+
+def test_a_container_holds_its_gpus_while_it_runs(podman: Podman, podgpu: PodmanPodgpu) -> None:
+    podman.run("web", "--device=/dev/nvidia1", *LABELS)
+    podgpu.wait_for(set(), {"web"})
+    assert podgpu.names(1) == {
+        "container": "web",
+        "image": IMAGE,
+        "compose_project": "lab",
+        "compose_service": "web",
+    }
+    first = podgpu.holders(1)["web"]
+    assert first["owner_uid"] == f"podman://{podman.inspect('web', '.Id')}"
+    assert (first["evidence"], first["source"], first["pod_uid"]) == (
+        "device_request",
+        "podman",
+        "",
+    )
+    podman("restart", "--time", "0", "web")
+    podgpu.wait_for(set(), {"web"})
+    assert podgpu.holders(1)["web"] == first
+    podman("rename", "web", "api")
+    podgpu.wait_for(set(), {"api"})
+    podman("kill", "api")
+    podgpu.wait_for()
+    assert podgpu.names(1) == {}
+
+
+def test_cdi_names_are_resolved(podman: Podman, podgpu: PodmanPodgpu) -> None:
+    podman.run("one", "--device=nvidia.com/gpu=2")
+    podgpu.wait_for(set(), set(), {"one"})
+    podman.run("every", "--device=nvidia.com/gpu=all")
+    podgpu.wait_for({"every"}, {"every"}, {"one", "every"})
+    assert podgpu.value("podgpu_attribution_conflicts", gpu="2") == 0
+    podman("rm", "--force", "--time", "0", "every")
+    podgpu.wait_for(set(), set(), {"one"})
+
+
+def test_processes_count_for_their_container(podman: Podman, podgpu: PodmanPodgpu) -> None:
+    podman.run("web", "--device=/dev/nvidia0")
+    podman.run("other")
+    podman("exec", "--detach", "web", "sleep", "999")
+    pids = wait_until(lambda: _pids(podman.inspect("web", ".Id"), 2), "both processes")
+    podgpu.work(0, *pids, podman.pid("other"))
+    wait_until(lambda: (podgpu.value(BUSY, gpu="0", container="other") or 0) > 1, "busy time")
+    busy = {labels["container"]: value for labels, value in podgpu.of(BUSY, gpu="0")}
+    assert busy["web"] == pytest.approx(2 * busy["other"], rel=0.2)
+    assert podgpu.value("podgpu_container_held_seconds_total", gpu="0", container="other") == 0
+
+    assert podgpu.fake is not None
+    podgpu.fake.push_xid(0, 31)
+    errors = "podgpu_container_xid_errors_total"
+    wait_until(lambda: podgpu.value(errors, gpu="0", container="web", xid="31") == 1, "the error")
+
+    # A container that restarts continues its account.
+    podman("restart", "--time", "0", "web")
+    before = podgpu.value(BUSY, gpu="0", container="web") or 0
+    podgpu.work(0, podman.pid("web"))
+    wait_until(lambda: (podgpu.value(BUSY, gpu="0", container="web") or 0) > before + 1, "more")
+    assert podgpu.value(errors, gpu="0", container="web", xid="31") == 1
+
+
+def test_containers_are_listed_again_after_a_restart_of_the_daemon(
+    podman: Podman, podgpu: PodmanPodgpu
+) -> None:
+    podman.run("web", "--device=/dev/nvidia0")
+    podman.run("db", "--device=/dev/nvidia2")
+    podgpu.wait_for({"web"}, set(), {"db"})
+    podman.stop()
+    wait_until(lambda: podgpu.value("podgpu_source_up", source="podman") == 0, "the loss")
+    podgpu.wait_for({"web"}, set(), {"db"})
+    podman.start()
+    podman("kill", "db")
+    wait_until(lambda: podgpu.value("podgpu_source_up", source="podman") == 1, "the connection")
+    podgpu.wait_for({"web"})
+
+
+def test_no_library_of_kubernetes_is_loaded(podman: Podman, podgpu: PodmanPodgpu) -> None:
+    podman.run("web", "--device=/dev/nvidia0")
+    podgpu.wait_for({"web"})
+    imported = {
+        line.rpartition("|")[2].strip().partition(".")[0]
+        for line in podgpu.output().splitlines()
+        if line.startswith("import time:")
+    }
+    assert "pynvml" in imported
+    assert imported.isdisjoint({"kubernetes_asyncio", "grpc", "google", "opentelemetry"})
+
+
+def _pids(container_id: str, count: int) -> list[int]:
+    """Return the processes of a container, if there are so many."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"libpod-{container_id}" in (process / "cgroup").read_text():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found if len(found) == count else []
