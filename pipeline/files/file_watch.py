@@ -5,6 +5,7 @@ import contextlib
 import errno
 import logging
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
 
@@ -49,11 +50,21 @@ class Watcher:
         path: the file, or the folder.
         entries: whether the path is a folder, of which every file is watched. A file that is a
             symbolic link is watched as a link: changes of its target are not detected.
+        folders: returns folders in which files and folders may appear and disappear; only this is
+            watched there. `arm` calls it.
     """
 
-    def __init__(self, path: Path, *, entries: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        entries: bool = False,
+        folders: Callable[[], Iterable[Path]] = tuple,
+    ) -> None:
         self._path = path
         self._entries = entries
+        self._folders = folders
+        self._whole: frozenset[Path] = frozenset({path} if entries else ())
         self._inotify: Inotify | None = None
         self._armed: dict[int, Watch] = {}
         self._names: frozenset[str] = frozenset()
@@ -102,11 +113,17 @@ class Watcher:
             trouble = _add(inotify, folder, _FOLDER_EVENTS, armed) or trouble
         mask = _FILE_EVENTS | _ENTRY_EVENTS if self._entries else _FILE_EVENTS
         trouble = _add(inotify, str(self._path), mask, armed) or trouble
+        whole = {self._path} if self._entries else set()
+        for folder_path in self._folders():
+            whole.add(folder_path)
+            self._whole |= whole
+            trouble = _add(inotify, str(folder_path), _FOLDER_EVENTS, armed) or trouble
         for wd in self._armed.keys() - armed.keys():
             with contextlib.suppress(OSError):  # the kernel removes it with the watched file
                 inotify.rm_watch(self._armed[wd])
         if inotify is self._inotify:
             self._armed, self._names, self.trouble = armed, frozenset(names), trouble
+            self._whole = frozenset(whole)
 
     async def wait(self, seconds: float) -> bool:
         """Wait for a change; return whether there may have been one.
@@ -166,7 +183,7 @@ class Watcher:
         if event.name is None or str(event.name) in self._names:
             return True
         watch = event.watch
-        return self._entries and watch is not None and watch.path == self._path
+        return watch is not None and watch.path in self._whole
 
     def _on_event(self, mask: Mask) -> None:
         if not mask & (Mask.MODIFY | Mask.CREATE):

@@ -1,0 +1,164 @@
+"""Reads the answers of scontrol: jobs, nodes and the configuration.
+
+A user chooses the name, comment and paths of a job, and can write text into them that looks like
+another key. So a key counts only if it occurs once.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+MAX_GPU: Final = 1024
+"""Slurm's numbers of GPUs are below this limit."""
+
+_PARTS: Final = {
+    "job": r"^JobId=([0-9]+) ",
+    "name": r" JobName=(.*?) UserId=",
+    "user": r" UserId=([^ ()]+)\([0-9]+\) ",
+    "account": r" Account=([^ ]+) QOS=",
+    "partition": r" Partition=([^ ]+) AllocNode",
+    "started": r" StartTime=([0-9T:-]+) EndTime=",
+}
+_ALLOCATION: Final = re.compile(r" Nodes=([^ ]+) CPU_IDs=[^ ]* Mem=[^ ]* GRES=([^ ]*)")
+_GRES: Final = re.compile(r"([a-z]+)(?::[^:(),]+)?:([0-9]+)(?:[KMGTP])?\(IDX:([0-9,-]+)\)")
+_EMPTY: Final = frozenset({"(null)", "N/A", "Unknown", "None"})
+_MAX_TEXT: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """GPUs that a job was allocated, and the part of each.
+
+    Attributes:
+        kind: `gpu`, `shard` or `mps`.
+        count: number of whole GPUs, or of shards of the GPUs together.
+        gpus: Slurm's numbers of the GPUs.
+    """
+
+    kind: str
+    count: int
+    gpus: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What Slurm knows of a job. A text is empty, and a value None, if it is unknown.
+
+    Attributes:
+        shares: what it was allocated on this node.
+        started_s: when it started, in Unix seconds.
+        ambiguous: keys that occur more than once: a text of the user looks like a key.
+    """
+
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    name: str = ""
+    started_s: int | None = None
+    shares: tuple[Share, ...] = ()
+    ambiguous: tuple[str, ...] = ()
+
+
+def job_record(text: str, node: str) -> JobRecord:
+    """Read the answer to `scontrol --oneliner --details show job ID`, in UTC.
+
+    Args:
+        text: the answer.
+        node: Slurm's name of this node.
+    """
+    line = f"{' '.join(text.splitlines())} "
+    found: dict[str, str] = {}
+    ambiguous: list[str] = []
+    for key, pattern in _PARTS.items():
+        values = re.findall(pattern, line)
+        if len(values) > 1:
+            ambiguous.append(key)
+        elif values and values[0] not in _EMPTY:
+            found[key] = values[0][:_MAX_TEXT]
+    if "user" in ambiguous:  # where the name ends is unknown too
+        found.pop("name", None)
+    here = [gres for nodes, gres in _ALLOCATION.findall(line) if _contains(nodes, node)]
+    if len(here) > 1:
+        ambiguous.append("GRES")
+    return JobRecord(
+        found.get("user", ""),
+        found.get("account", ""),
+        found.get("partition", ""),
+        found.get("name", ""),
+        _seconds(found.get("started", "")),
+        _shares(here[0]) if len(here) == 1 else (),
+        tuple(ambiguous),
+    )
+
+
+def setting(text: str, key: str) -> str:
+    """Return a value of `scontrol show config` (`Key = value`); empty if it is missing or null."""
+    found = re.search(rf"^{key}\s*= (.*)$", text, re.MULTILINE)
+    return "" if found is None or found[1] in _EMPTY else found[1].strip()
+
+
+def units_per_gpu(text: str) -> Mapping[str, int]:
+    """Return how many shards, and units of MPS, each GPU of a node has.
+
+    Args:
+        text: the answer to `scontrol --oneliner show node NAME`, with `Gres=gpu:4,shard:16`.
+    """
+    found = re.search(r" Gres=([^ ]+)", text)
+    counts: dict[str, int] = {}
+    for part in re.sub(r"\([^)]*\)", "", found[1] if found else "").split(","):
+        kind, *_, count = part.split(":") if ":" in part else (part, "")
+        if count.isdecimal():
+            counts[kind] = counts.get(kind, 0) + int(count)
+    gpus = counts.pop("gpu", 0)
+    return {kind: count // gpus for kind, count in counts.items() if gpus and not count % gpus}
+
+
+def _shares(gres: str) -> tuple[Share, ...]:
+    shares: list[Share] = []
+    for kind, count, indexes in _GRES.findall(gres):
+        gpus = _numbers(indexes)
+        if kind in {"gpu", "shard", "mps"} and gpus:
+            shares.append(Share(kind, int(count), gpus))
+    return tuple(shares)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of a list such as `0-2,5`; empty if it is invalid."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal():
+            return ()
+        if not int(first) <= int(last or first) < MAX_GPU:
+            return ()
+        numbers += range(int(first), int(last or first) + 1)
+    return tuple(dict.fromkeys(numbers))
+
+
+def _contains(nodes: str, node: str) -> bool:
+    """Whether a list of nodes such as `login,gpu[01-03,7]` contains a node."""
+    for part in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", nodes):
+        prefix, _, ranges = part.rstrip("]").partition("[")
+        if not ranges:
+            if prefix == node:
+                return True
+            continue
+        number = node.removeprefix(prefix)
+        if number == node or not number.isdecimal():
+            continue
+        for one in ranges.split(","):
+            first, _, last = one.partition("-")
+            if not first.isdecimal() or not (last or first).isdecimal():
+                continue
+            if len(number) == len(first) and int(first) <= int(number) <= int(last or first):
+                return True
+    return False
+
+
+def _seconds(text: str) -> int | None:
+    try:
+        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        return None
