@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e import debian, peers
 from tests.e2e.collector import Collector, collecting
+from tests.e2e.docker_node import Docker, running_docker
 from tests.e2e.helm import Helm
 from tests.e2e.image import Image, tool
 from tests.e2e.image import build as build_image
@@ -58,6 +59,7 @@ _BUILT_FOR: Mapping[str, Callable[[], object]] = {
     "cosign": peers.cosign,
     "syft": peers.syft,
     "slurm": debian.slurm,
+    "daemon": debian.docker,
     "podman": debian.podman,
 }
 """Functions that build the programs of fixtures."""
@@ -216,6 +218,18 @@ def podman() -> Iterator[Podman]:
     with (
         tempfile.TemporaryDirectory(prefix="podgpu-podman-") as made,
         running_podman(Path(made)) as started,
+    ):
+        yield started
+
+
+@pytest.fixture(scope="session")
+def docker() -> Iterator[Docker]:
+    """A Docker whose containers can have GPUs. A test removes its containers itself."""
+    if missing := missing_rights():
+        pytest.skip(f"Docker needs more rights: {missing}")
+    with (
+        tempfile.TemporaryDirectory(prefix="podgpu-docker-") as made,
+        running_docker(Path(made)) as started,
     ):
         yield started
 

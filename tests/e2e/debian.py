@@ -167,6 +167,27 @@ def podman() -> Podman:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Docker:
+    """Docker's client and daemon, and the folders of the programs that the daemon starts."""
+
+    client: Path
+    daemon: Path
+    path: str
+
+
+def docker() -> Docker:
+    """Return the programs; download them first if they are missing."""
+    root = _CACHE / "docker"
+    if not root.is_dir():
+        _unpack("docker", root, ("docker.io", "containerd", "runc"))
+    folders = (root / "usr/bin", root / "usr/sbin")
+    found = Docker(folders[0] / "docker", folders[1] / "dockerd", ":".join(map(str, folders)))
+    for program in (found.client, found.daemon, folders[1] / "runc"):
+        _check(program)
+    return found
+
+
 def _merge_usr(unpacked: Path, _root: Path) -> None:
     """Move files to the paths that they have on a machine where /bin and /lib are links."""
     for name in ("bin", "sbin", "lib"):

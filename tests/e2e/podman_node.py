@@ -4,21 +4,15 @@ Podman runs in a mount namespace with its own /dev and /etc, and serves its API 
 containers have real processes and cgroups. Their image contains busybox.
 """
 
-import io
 import json
-import os
-import subprocess
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from tests.e2e import debian
+from tests.e2e.container_daemon import GPUS, ContainerDaemon
 from tests.e2e.processes import Process, wait_until
-
-GPUS: Final = 3
-IMAGE: Final = "localhost/busybox:1"
 
 _CONTAINERS: Final = """\
 [containers]
@@ -61,12 +55,10 @@ exec "$@"
 """
 
 
-class Podman:
-    """Podman and its containers.
+class Podman(ContainerDaemon):
+    """Podman and its containers."""
 
-    Attributes:
-        socket: path of the socket of its API.
-    """
+    runtime = "podman"
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -78,7 +70,7 @@ class Podman:
         (folder / "storage.conf").write_text(_STORAGE.format(**values))
         (folder / "policy.json").write_bytes(self._programs.policy.read_bytes())
         (folder / "cdi.json").write_text(json.dumps(_cdi()))
-        self._env = {
+        self.env = {
             **self._programs.env,
             "HOME": str(folder),
             "CONTAINERS_CONF": str(folder / "containers.conf"),
@@ -86,7 +78,7 @@ class Podman:
         }
         self._service: Process | None = None
         self.start()
-        self("import", "-", IMAGE, stdin=_image(runtime.busybox))
+        self.load_image(runtime.busybox)
 
     def start(self) -> None:
         """Start the service of the API, in a new mount namespace."""
@@ -95,7 +87,7 @@ class Podman:
         self._service = Process(
             ("unshare", "--mount", "sh", "-c", _NAMESPACE, "sh", self._folder, str(GPUS), *serve),
             self._folder / "podman.log",
-            self._env,
+            self.env,
         )
         wait_until(self.socket.exists, "the socket of Podman")
 
@@ -104,31 +96,12 @@ class Podman:
         assert self._service is not None
         self._service.stop()
 
-    def __call__(self, *arguments: str, stdin: bytes | None = None) -> str:
-        """Run a command of Podman by the service, and return its output."""
-        done = subprocess.run(
-            (self._programs.podman, "--url", f"unix://{self.socket}", *arguments),
-            env={**os.environ, **self._env},
-            input=stdin,
-            capture_output=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0, (arguments, done.stderr.decode())
-        return done.stdout.decode().strip()
+    @property
+    def client(self) -> tuple[Path | str, ...]:
+        return (self._programs.podman, "--url", f"unix://{self.socket}")
 
-    def run(self, name: str, *options: str) -> None:
-        """Start a container that runs until it is ended."""
-        self("run", "--detach", "--name", name, *options, IMAGE, "sleep", "1000")
-
-    def inspect(self, name: str, what: str) -> str:
-        return self("inspect", "--format", "{{" + what + "}}", name)
-
-    def pid(self, name: str) -> int:
-        return int(self.inspect(name, ".State.Pid"))
-
-    def remove_all(self) -> None:
-        self("rm", "--all", "--force", "--time", "0")
+    def gpu(self, number: int) -> str:
+        return f"--device=/dev/nvidia{number}"
 
 
 def _cdi() -> dict[str, Any]:
@@ -145,18 +118,6 @@ def _cdi() -> dict[str, Any]:
         "devices": [*devices, device("all", *range(GPUS))],
         "containerEdits": {},
     }
-
-
-def _image(busybox: Path) -> bytes:
-    """Return the file system of the image as a tar archive."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
-        archive.add(busybox, "bin/busybox")
-        for name in ("sh", "sleep"):
-            link = tarfile.TarInfo(f"bin/{name}")
-            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
-            archive.addfile(link)
-    return made.getvalue()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Containers of a real Podman: holders, usage accounts and XID errors, without Kubernetes."""
+"""Containers of a real Docker and a real Podman: holders, accounts, errors; no Kubernetes."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.container_daemon import GPUS, IMAGE, ContainerDaemon
 from tests.e2e.podgpu import Podgpu
-from tests.e2e.podman_node import GPUS, IMAGE, Podman
+from tests.e2e.podman_node import Podman
 from tests.e2e.processes import wait_until
 from tests.fakes.nvml import Load, Proc, h100s
 
@@ -17,14 +18,14 @@ LABELS = tuple(f"--label={each}" for each in COMPOSE)
 BUSY = "podgpu_container_busy_seconds_total"
 
 
-class PodmanPodgpu(Podgpu):
-    """A podgpu that follows a Podman, and the simulated processes on its GPUs."""
+class ContainerPodgpu(Podgpu):
+    """A podgpu that follows a daemon, and the simulated processes on its GPUs."""
 
-    def __init__(self, podman: Podman, folder: Path) -> None:
+    def __init__(self, daemon: ContainerDaemon, folder: Path) -> None:
         super().__init__(folder, h100s(GPUS))
         self.env = {**self.env, "PYTHONPROFILEIMPORTTIME": "1"}
         gpus = {"kind": "nvml", "interval": "500ms", "usage_interval": "1s"}
-        sources = {"gpus": gpus, "podman": {"kind": "docker", "socket": str(podman.socket)}}
+        sources = {"gpus": gpus, "containers": {"kind": "docker", "socket": str(daemon.socket)}}
         self.configure("host-1", sources, {})
 
     def names(self, gpu: int) -> dict[str, str]:
@@ -54,17 +55,26 @@ class PodmanPodgpu(Podgpu):
         self.fake.set(replace(scenario, gpus=gpus))
 
 
+@pytest.fixture(params=["docker", "podman"])
+def daemon(request: pytest.FixtureRequest) -> ContainerDaemon:
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, ContainerDaemon)
+    return found
+
+
 @pytest.fixture
-def podgpu(podman: Podman, tmp_path: Path) -> Iterator[PodmanPodgpu]:
-    with PodmanPodgpu(podman, tmp_path).running() as started:
+def podgpu(daemon: ContainerDaemon, tmp_path: Path) -> Iterator[ContainerPodgpu]:
+    with ContainerPodgpu(daemon, tmp_path).running() as started:
         started.wait_for()
         yield started
         assert "Traceback" not in started.output()
-    podman.remove_all()
+    daemon.remove_all()
 
 
-def test_a_container_holds_its_gpus_while_it_runs(podman: Podman, podgpu: PodmanPodgpu) -> None:
-    podman.run("web", "--device=/dev/nvidia1", *LABELS)
+def test_a_container_holds_its_gpus_while_it_runs(
+    daemon: ContainerDaemon, podgpu: ContainerPodgpu
+) -> None:
+    daemon.run("web", daemon.gpu(1), *LABELS)
     podgpu.wait_for(set(), {"web"})
     assert podgpu.names(1) == {
         "container": "web",
@@ -73,38 +83,38 @@ def test_a_container_holds_its_gpus_while_it_runs(podman: Podman, podgpu: Podman
         "compose_service": "web",
     }
     first = podgpu.holders(1)["web"]
-    assert first["owner_uid"] == f"podman://{podman.inspect('web', '.Id')}"
-    assert (first["evidence"], first["source"], first["pod_uid"]) == (
-        "device_request",
-        "podman",
-        "",
-    )
-    podman("restart", "--time", "0", "web")
+    assert first["owner_uid"] == f"{daemon.runtime}://{daemon.inspect('web', '.Id')}"
+    assert (first["evidence"], first["pod_uid"]) == ("device_request", "")
+    daemon("restart", "--time", "0", "web")
     podgpu.wait_for(set(), {"web"})
     assert podgpu.holders(1)["web"] == first
-    podman("rename", "web", "api")
+    daemon("rename", "web", "api")
     podgpu.wait_for(set(), {"api"})
-    podman("kill", "api")
+    daemon("kill", "api")
     podgpu.wait_for()
     assert podgpu.names(1) == {}
 
 
-def test_cdi_names_are_resolved(podman: Podman, podgpu: PodmanPodgpu) -> None:
-    podman.run("one", "--device=nvidia.com/gpu=2")
-    podgpu.wait_for(set(), set(), {"one"})
-    podman.run("every", "--device=nvidia.com/gpu=all")
-    podgpu.wait_for({"every"}, {"every"}, {"one", "every"})
-    assert podgpu.value("podgpu_attribution_conflicts", gpu="2") == 0
-    podman("rm", "--force", "--time", "0", "every")
-    podgpu.wait_for(set(), set(), {"one"})
+def test_cdi_names_are_resolved(podman: Podman, tmp_path: Path) -> None:
+    with ContainerPodgpu(podman, tmp_path).running() as podgpu:
+        podman.run("one", "--device=nvidia.com/gpu=2")
+        podgpu.wait_for(set(), set(), {"one"})
+        podman.run("every", "--device=nvidia.com/gpu=all")
+        podgpu.wait_for({"every"}, {"every"}, {"one", "every"})
+        assert podgpu.value("podgpu_attribution_conflicts", gpu="2") == 0
+        podman("kill", "every")
+        podgpu.wait_for(set(), set(), {"one"})
+    podman.remove_all()
 
 
-def test_processes_count_for_their_container(podman: Podman, podgpu: PodmanPodgpu) -> None:
-    podman.run("web", "--device=/dev/nvidia0")
-    podman.run("other")
-    podman("exec", "--detach", "web", "sleep", "999")
-    pids = wait_until(lambda: _pids(podman.inspect("web", ".Id"), 2), "both processes")
-    podgpu.work(0, *pids, podman.pid("other"))
+def test_processes_count_for_their_container(
+    daemon: ContainerDaemon, podgpu: ContainerPodgpu
+) -> None:
+    daemon.run("web", daemon.gpu(0))
+    daemon.run("other")
+    daemon("exec", "--detach", "web", "sleep", "999")
+    pids = wait_until(lambda: _two(daemon.pids("web")), "both processes")
+    podgpu.work(0, *pids, daemon.pid("other"))
     wait_until(lambda: (podgpu.value(BUSY, gpu="0", container="other") or 0) > 1, "busy time")
     busy = {labels["container"]: value for labels, value in podgpu.of(BUSY, gpu="0")}
     assert busy["web"] == pytest.approx(2 * busy["other"], rel=0.2)
@@ -116,30 +126,32 @@ def test_processes_count_for_their_container(podman: Podman, podgpu: PodmanPodgp
     wait_until(lambda: podgpu.value(errors, gpu="0", container="web", xid="31") == 1, "the error")
 
     # A container that restarts continues its account.
-    podman("restart", "--time", "0", "web")
+    daemon("restart", "--time", "0", "web")
     before = podgpu.value(BUSY, gpu="0", container="web") or 0
-    podgpu.work(0, podman.pid("web"))
+    podgpu.work(0, daemon.pid("web"))
     wait_until(lambda: (podgpu.value(BUSY, gpu="0", container="web") or 0) > before + 1, "more")
     assert podgpu.value(errors, gpu="0", container="web", xid="31") == 1
 
 
 def test_containers_are_listed_again_after_a_restart_of_the_daemon(
-    podman: Podman, podgpu: PodmanPodgpu
+    daemon: ContainerDaemon, podgpu: ContainerPodgpu
 ) -> None:
-    podman.run("web", "--device=/dev/nvidia0")
-    podman.run("db", "--device=/dev/nvidia2")
+    daemon.run("web", daemon.gpu(0))
+    daemon.run("db", daemon.gpu(2))
     podgpu.wait_for({"web"}, set(), {"db"})
-    podman.stop()
-    wait_until(lambda: podgpu.value("podgpu_source_up", source="podman") == 0, "the loss")
+    daemon.stop()
+    wait_until(lambda: podgpu.value("podgpu_source_up", source="containers") == 0, "the loss")
     podgpu.wait_for({"web"}, set(), {"db"})
-    podman.start()
-    podman("kill", "db")
-    wait_until(lambda: podgpu.value("podgpu_source_up", source="podman") == 1, "the connection")
+    daemon.start()
+    daemon("kill", "db")
+    wait_until(lambda: podgpu.value("podgpu_source_up", source="containers") == 1, "the connection")
     podgpu.wait_for({"web"})
 
 
-def test_no_library_of_kubernetes_is_loaded(podman: Podman, podgpu: PodmanPodgpu) -> None:
-    podman.run("web", "--device=/dev/nvidia0")
+def test_no_library_of_kubernetes_is_loaded(
+    daemon: ContainerDaemon, podgpu: ContainerPodgpu
+) -> None:
+    daemon.run("web", daemon.gpu(0))
     podgpu.wait_for({"web"})
     imported = {
         line.rpartition("|")[2].strip().partition(".")[0]
@@ -150,13 +162,5 @@ def test_no_library_of_kubernetes_is_loaded(podman: Podman, podgpu: PodmanPodgpu
     assert imported.isdisjoint({"kubernetes_asyncio", "grpc", "google", "opentelemetry"})
 
 
-def _pids(container_id: str, count: int) -> list[int]:
-    """Return the processes of a container, if there are so many."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"libpod-{container_id}" in (process / "cgroup").read_text():
-                found.append(int(process.name))
-        except OSError:
-            continue
-    return found if len(found) == count else []
+def _two(pids: list[int]) -> list[int]:
+    return pids if len(pids) == 2 else []
