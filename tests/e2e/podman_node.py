@@ -4,7 +4,10 @@ Podman runs in a mount namespace with its own /dev and /etc, and serves its API 
 containers have real processes and cgroups. Their image contains busybox.
 """
 
+import contextlib
 import json
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,6 +123,14 @@ def _cdi() -> dict[str, Any]:
     }
 
 
+def _end_monitors(folder: Path) -> None:
+    """End what Podman left: the monitor of an `exec` waits five minutes after its end."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"HOME={folder}\0".encode() in (process / "environ").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+
+
 @contextmanager
 def running_podman(folder: Path) -> Iterator[Podman]:
     """Run Podman, and remove all its containers at the end."""
@@ -129,3 +140,4 @@ def running_podman(folder: Path) -> Iterator[Podman]:
     finally:
         podman.remove_all()
         podman.stop()
+        _end_monitors(folder)
