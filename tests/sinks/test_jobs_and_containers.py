@@ -19,6 +19,7 @@ from sinks.otlp.encoding.attribute_sets import container_attributes
 from sinks.podlist.entry_encoder import entries_of
 from sinks.pods.held_devices import desired_annotations
 from tests.pipeline.status_page.scenes import status_input
+from tests.podgpu.cli.top.views import lines
 from tests.support.nodes import START, Node, gpu, uuid_of
 from tests.support.owners import container_id_of, job, podless_container
 from tests.support.topology import topology_read
@@ -139,6 +140,15 @@ def test_the_status_page_names_the_kind_and_shows_the_facts() -> None:
     page = body(status, ())
     assert "<b>job 4711</b>" in page
     assert "user alice, account physics, partition gpu" in page
+
+
+def test_top_names_the_kind_and_the_user_or_service() -> None:
+    def shown(owner: RunningContainer) -> str:
+        return "\n".join(lines(status_of(status_input(held_by(owner)))))
+
+    assert "job 4711 (alice)" in shown(JOB)
+    assert "container lab-web-1 (web)" in shown(CONTAINER)
+    assert "container plain" in shown(PODMAN)
 
 
 # -- sinks that are only about pods

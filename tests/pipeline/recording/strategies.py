@@ -160,6 +160,7 @@ pods = st.builds(
         max_size=2,
     ).map(tuple),
 )
+pod_infos = st.none() | st.builds(PodInfo, texts, texts, texts, labels=pairs)
 containers = st.builds(
     RunningContainer,
     refs,
@@ -167,6 +168,7 @@ containers = st.builds(
     texts,
     st.none() | instants,
     some_claims,
+    pod_infos,
 )
 numbers = st.none() | st.integers(0, 99)
 cards = st.builds(
@@ -212,7 +214,6 @@ device_uses = st.builds(
     st.booleans(),
     st.booleans(),
 )
-pod_infos = st.none() | st.builds(PodInfo, texts, texts, texts, labels=pairs)
 xids = st.lists(st.tuples(ns, ns), max_size=2).map(tuple)
 holdings = st.builds(
     Holding,
