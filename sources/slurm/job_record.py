@@ -14,13 +14,13 @@ MAX_GPU: Final = 1024
 """Slurm's numbers of GPUs are below this limit."""
 
 _PARTS: Final = {
-    "job": r"^JobId=([0-9]+) ",
     "name": r" JobName=(.*?) UserId=",
     "user": r" UserId=([^ ()]+)\([0-9]+\) ",
     "account": r" Account=([^ ]+) QOS=",
     "partition": r" Partition=([^ ]+) AllocNode",
     "started": r" StartTime=([0-9T:-]+) EndTime=",
 }
+_RECORD: Final = re.compile(r"^JobId=", re.MULTILINE)
 _ALLOCATION: Final = re.compile(r" Nodes=([^ ]+) CPU_IDs=[^ ]* Mem=[^ ]* GRES=([^ ]*)")
 _GRES: Final = re.compile(r"([a-z]+)(?::[^:(),]+)?:([0-9]+)(?:[KMGTP])?\(IDX:([0-9,-]+)\)")
 _EMPTY: Final = frozenset({"(null)", "N/A", "Unknown", "None"})
@@ -61,14 +61,18 @@ class JobRecord:
     ambiguous: tuple[str, ...] = ()
 
 
-def job_record(text: str, node: str) -> JobRecord:
+def job_record(text: str, job: str, node: str) -> JobRecord:
     """Read the answer to `scontrol --oneliner --details show job ID`, in UTC.
 
     Args:
-        text: the answer.
+        text: the answer. For the first task of an array, it has all tasks.
+        job: id of the job.
         node: Slurm's name of this node.
     """
-    line = f"{' '.join(text.splitlines())} "
+    of_job = [record for record in _RECORD.split(text)[1:] if record.startswith(f"{job} ")]
+    if len(of_job) != 1:
+        return JobRecord(ambiguous=("JobId",) if of_job else ())
+    line = f"{' '.join(of_job[0].splitlines())} "
     found: dict[str, str] = {}
     ambiguous: list[str] = []
     for key, pattern in _PARTS.items():

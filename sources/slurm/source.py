@@ -120,7 +120,7 @@ class SlurmSource:
     ) -> RunningContainer | None:
         """Return a job; None if it has not started by Slurm's data: then it is asked again."""
         try:
-            record = job_record(await self._scontrol.job(job), here.node)
+            record = job_record(await self._scontrol.job(job), job, here.node)
         except UnknownJobError:
             return None
         if record.ambiguous:

@@ -56,7 +56,7 @@ KillWait=2
 SchedulerParameters=bf_interval=1,sched_interval=2,batch_sched_delay=0
 ReturnToService=2
 SlurmdParameters=config_overrides
-PrologFlags=Alloc
+PrologFlags=Contain
 Prolog={folder}/prolog
 Epilog={folder}/epilog
 NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 CPUs=32 Gres=gpu:{gpus},shard:{shards}
@@ -187,6 +187,17 @@ class Slurm:
         """Return the state of a job; empty if slurmctld does not know it."""
         found = re.search(r"JobState=(\w+)", self.command("scontrol", "show", "job", job) or "")
         return found[1] if found else ""
+
+    def pids(self, job: str, program: str, count: int) -> list[int]:
+        """Return the processes of a job's script that run a program, if there are so many."""
+        found: list[int] = []
+        script = f"freezer/slurm_{self.node}/uid_*/job_{job}/step_batch/cgroup.procs"
+        for procs in Path("/sys/fs/cgroup").glob(script):
+            for pid in procs.read_text().split():
+                with contextlib.suppress(OSError):
+                    if Path("/proc", pid, "comm").read_text() == f"{program}\n":
+                        found.append(int(pid))
+        return found if len(found) == count else []
 
     def cancel(self, *words: str) -> None:
         """Cancel jobs."""

@@ -11,14 +11,27 @@ from tests.sources.slurm.recorded import NODE, STARTED
 
 def test_a_job_of_an_array_is_read() -> None:
     text = recorded.job("5").replace("JobId=5", "JobId=5 ArrayJobId=4 ArrayTaskId=7")
-    assert job_record(text, NODE) == JobRecord(
+    assert job_record(text, "5", NODE) == JobRecord(
         "anna", "chem", "batch", "arr", STARTED, (Share("gpu", 1, (0,)),)
     )
 
 
+def test_the_answer_for_the_first_task_of_an_array_has_all_tasks() -> None:
+    """Its id is that of the array."""
+    text = recorded.job("5", "gpu:1(IDX:0)") + recorded.job("4", "gpu:1(IDX:1)")
+    assert job_record(text, "4", NODE).shares == (Share("gpu", 1, (1,)),)
+    assert job_record(text, "5", NODE).shares == (Share("gpu", 1, (0,)),)
+    assert job_record(text, "6", NODE) == JobRecord()
+
+
+def test_a_text_that_looks_like_another_job_changes_nothing() -> None:
+    text = recorded.job("5", name="a\n" + recorded.job("5", user="root(0)"))
+    assert job_record(text, "5", NODE) == JobRecord(ambiguous=("JobId",))
+
+
 def test_what_is_null_stays_unknown() -> None:
     text = recorded.job("5", "", account="(null)", started="Unknown")
-    assert job_record(text, NODE) == JobRecord("anna", "", "batch", "arr")
+    assert job_record(text, "5", NODE) == JobRecord("anna", "", "batch", "arr")
 
 
 GRES = {
@@ -39,7 +52,7 @@ GRES = {
 
 @pytest.mark.parametrize(("gres", "shares"), GRES.items(), ids=GRES)
 def test_gpus_and_parts_of_gpus_are_read(gres: str, shares: list[Share]) -> None:
-    assert list(job_record(recorded.job("5", gres), NODE).shares) == shares
+    assert list(job_record(recorded.job("5", gres), "5", NODE).shares) == shares
 
 
 @pytest.mark.parametrize(
@@ -59,7 +72,7 @@ def test_gpus_and_parts_of_gpus_are_read(gres: str, shares: list[Share]) -> None
     ],
 )
 def test_only_the_allocation_on_this_node_counts(nodes: str, node: str, *, contains: bool) -> None:
-    record = job_record(recorded.job("5", "gpu:1(IDX:1)", nodes=nodes), node)
+    record = job_record(recorded.job("5", "gpu:1(IDX:1)", nodes=nodes), "5", node)
     assert (record.shares == (Share("gpu", 1, (1,)),)) is contains
 
 
@@ -67,7 +80,9 @@ def test_of_several_nodes_that_of_this_node_counts() -> None:
     allocated = (
         "Nodes=a CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)   Nodes=b CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:1)"
     )
-    shares = [job_record(recorded.job("5", allocated=allocated), n).shares for n in ("a", "b", "c")]
+    shares = [
+        job_record(recorded.job("5", allocated=allocated), "5", n).shares for n in ("a", "b", "c")
+    ]
     assert shares == [(Share("gpu", 1, (0,)),), (Share("gpu", 1, (1,)),), ()]
 
 
@@ -79,26 +94,26 @@ SPOOFS = {
 
 @pytest.mark.parametrize("where", SPOOFS)
 def test_a_text_of_the_user_does_not_become_another_user(where: str) -> None:
-    record = job_record(recorded.job("5", **{where: SPOOFS[where]}), NODE)  # type: ignore[arg-type]
+    record = job_record(recorded.job("5", **{where: SPOOFS[where]}), "5", NODE)
     assert (record.user, record.name) == ("", "")
     assert "user" in record.ambiguous
 
 
 def test_a_text_of_the_user_does_not_claim_gpus() -> None:
     spoof = "a Nodes=node1 CPU_IDs=0 Mem=0 GRES=gpu:4(IDX:0-3)"
-    record = job_record(recorded.job("5", "", command=spoof), NODE)
+    record = job_record(recorded.job("5", "", command=spoof), "5", NODE)
     assert (record.shares, record.ambiguous) == ((), ("GRES",))
 
 
 def test_line_breaks_in_texts_change_nothing() -> None:
-    record = job_record(recorded.job("5", name="a\n   UserId=root(0) GroupId=root(0)"), NODE)
+    record = job_record(recorded.job("5", name="a\n   UserId=root(0) GroupId=root(0)"), "5", NODE)
     assert record.user == ""
     assert "user" in record.ambiguous
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_read_without_an_error(text: str) -> None:
-    assert job_record(text, NODE).ambiguous == job_record(text, NODE).ambiguous
+    assert job_record(f"JobId=5 {text}", "5", NODE).started_s is None
     units_per_gpu(text)
 
 

@@ -45,7 +45,7 @@ class Node:
     def start(self, number: str, gres: str = "gpu:1(IDX:0)", **texts: str) -> Path:
         """Start a job, whose cgroup is returned."""
         answer = self.answers / f"job.{number}"
-        answer.write_text(recorded.job(number, gres, **texts))  # type: ignore[arg-type]
+        answer.write_text(recorded.job(number, gres, **texts))
         return start(self.cgroups, number)
 
     def calls(self) -> list[str]:
