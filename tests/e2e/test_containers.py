@@ -1,5 +1,6 @@
 """Containers of a real Docker and a real Podman: holders, accounts, errors; no Kubernetes."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +26,13 @@ class ContainerPodgpu(Podgpu):
         super().__init__(folder, h100s(GPUS))
         self.env = {**self.env, "PYTHONPROFILEIMPORTTIME": "1"}
         gpus = {"kind": "nvml", "interval": "500ms", "usage_interval": "1s"}
-        sources = {"gpus": gpus, "containers": {"kind": "docker", "socket": str(daemon.socket)}}
-        self.configure("host-1", sources, {})
+        containers = {"kind": "docker", "socket": str(daemon.socket)}
+        self._sources = {"gpus": gpus, "containers": containers}
+        self.add_sinks()
+
+    def add_sinks(self, **sinks: dict[str, str]) -> None:
+        """Configure sinks next to the page."""
+        self.configure("host-1", self._sources, sinks)
 
     def names(self, gpu: int) -> dict[str, str]:
         """Return the labels of a GPU's reading that name its holder, without empty ones."""
@@ -146,6 +152,39 @@ def test_containers_are_listed_again_after_a_restart_of_the_daemon(
     daemon("kill", "db")
     wait_until(lambda: podgpu.value("podgpu_source_up", source="containers") == 1, "the connection")
     podgpu.wait_for({"web"})
+
+
+def test_accounts_continue_after_a_restart_of_podgpu(podman: Podman, tmp_path: Path) -> None:
+    podgpu = ContainerPodgpu(podman, tmp_path)
+    ledger, lines = tmp_path / "ledger.db", tmp_path / "lines.jsonl"
+    podgpu.add_sinks(
+        ledger={"kind": "ledger", "path": str(ledger)},
+        lines={"kind": "jsonl", "path": str(lines)},
+    )
+    podman.run("web", podman.gpu(0), *LABELS)
+    with podgpu.running():
+        podgpu.work(0, podman.pid("web"))
+        wait_until(lambda: (podgpu.value(BUSY, gpu="0", container="web") or 0) > 2, "busy time")
+    with podgpu.running():
+        podgpu.wait_for({"web"})
+        [(labels, _)] = podgpu.of(BUSY, gpu="0", container="web")
+        wait_until(lambda: (podgpu.value(BUSY, gpu="0", container="web") or 0) > 2, "its account")
+        podman("kill", "web")
+        podgpu.wait_for()
+        wait_until(lambda: '"record":"holding"' in lines.read_text(), "its holding", 30)
+    podman.remove_all()
+    ended = [json.loads(line) for line in lines.read_text().splitlines() if '"holding"' in line]
+    [holding] = [one for one in ended if one.get("record") == "holding"]
+    assert holding["uid"] == labels["owner_uid"] == f"podman://{holding['uid'][9:]}"
+    assert holding["gap_nanoseconds"] > 0
+    assert holding["busy_nanoseconds"] > 2 * 10**9
+    known = {name: holding[name] for name in ("kind", "runtime", "container", "compose_project")}
+    assert known == {
+        "kind": "container",
+        "runtime": "podman",
+        "container": "web",
+        "compose_project": "lab",
+    }
 
 
 def test_no_library_of_kubernetes_is_loaded(
