@@ -23,6 +23,7 @@ _PARTS: Final = {
 _RECORD: Final = re.compile(r"^JobId=", re.MULTILINE)
 _ALLOCATION: Final = re.compile(r" Nodes=([^ ]+) CPU_IDs=[^ ]* Mem=[^ ]* GRES=([^ ]*)")
 _GRES: Final = re.compile(r"([a-z]+)(?::[^:(),]+)?:([0-9]+)(?:[KMGTP])?\(IDX:([0-9,-]+)\)")
+_KINDS: Final = frozenset({"gpu", "shard", "mps"})
 _EMPTY: Final = frozenset({"(null)", "N/A", "Unknown", "None"})
 _MAX_TEXT: Final = 256
 
@@ -48,6 +49,7 @@ class JobRecord:
 
     Attributes:
         shares: what it was allocated on this node.
+        unread: allocations of GPUs on this node whose form podgpu does not know.
         started_s: when it started, in Unix seconds.
         ambiguous: keys that occur more than once: a text of the user looks like a key.
     """
@@ -59,6 +61,7 @@ class JobRecord:
     started_s: int | None = None
     shares: tuple[Share, ...] = ()
     ambiguous: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 def job_record(text: str, job: str, node: str) -> JobRecord:
@@ -86,14 +89,16 @@ def job_record(text: str, job: str, node: str) -> JobRecord:
     here = [gres for nodes, gres in _ALLOCATION.findall(line) if _contains(nodes, node)]
     if len(here) > 1:
         ambiguous.append("GRES")
+    shares, unread = _shares(here[0]) if len(here) == 1 else ((), ())
     return JobRecord(
         found.get("user", ""),
         found.get("account", ""),
         found.get("partition", ""),
         found.get("name", ""),
         _seconds(found.get("started", "")),
-        _shares(here[0]) if len(here) == 1 else (),
+        shares,
         tuple(ambiguous),
+        unread,
     )
 
 
@@ -119,13 +124,21 @@ def units_per_gpu(text: str) -> Mapping[str, int]:
     return {kind: count // gpus for kind, count in counts.items() if gpus and not count % gpus}
 
 
-def _shares(gres: str) -> tuple[Share, ...]:
+def _shares(gres: str) -> tuple[tuple[Share, ...], tuple[str, ...]]:
+    """Return the parts of GPUs in an allocation, and the texts that could not be read."""
     shares: list[Share] = []
-    for kind, count, indexes in _GRES.findall(gres):
-        gpus = _numbers(indexes)
-        if kind in {"gpu", "shard", "mps"} and gpus:
-            shares.append(Share(kind, int(count), gpus))
-    return tuple(shares)
+    unread: list[str] = []
+    # A comma inside of parentheses separates numbers of GPUs.
+    for part in re.findall(r"(?:[^,(]|\([^)]*\)?)+", gres):
+        if part.partition(":")[0] not in _KINDS:
+            continue
+        found = _GRES.fullmatch(part)
+        gpus = _numbers(found[3]) if found else ()
+        if found and gpus:
+            shares.append(Share(found[1], int(found[2]), gpus))
+        else:
+            unread.append(part[:_MAX_TEXT])
+    return tuple(shares), tuple(unread)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

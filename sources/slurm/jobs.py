@@ -69,6 +69,10 @@ def running_job(
             per_gpu = here.units.get(share.kind, 0)
             part = share.count / per_gpu if len(devices) == 1 and per_gpu >= share.count else None
         claims.append(Claim(subject, devices, part, since, _ORIGIN, f"gres/{share.kind}"))
+    if record.unread:
+        # No device has such an id, so it is known that the job holds something unknown.
+        devices = tuple(RawDeviceId(here.numbers, text) for text in record.unread)
+        claims.append(Claim(subject, devices, None, since, _ORIGIN, "gres/gpu"))
     info = PodInfo(
         uid,
         here.cluster,

@@ -130,6 +130,12 @@ class SlurmSource:
                 job,
                 ", ".join(record.ambiguous),
             )
+        if record.unread:
+            ctx.log.warning(
+                "job %s: podgpu cannot read its allocation %s; it is unknown which GPUs it holds",
+                job,
+                ", ".join(record.unread),
+            )
         return None if record.started_s is None else running_job(job, record, here, moments)
 
     async def _report(self, ctx: SourceContext, fault: str) -> None:

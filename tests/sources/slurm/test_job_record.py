@@ -42,10 +42,7 @@ GRES = {
     "shard:2(IDX:0)": [Share("shard", 2, (0,))],
     "mps:25(IDX:1)": [Share("mps", 25, (1,))],
     "nic:1(IDX:0),gpu:1(IDX:2)": [Share("gpu", 1, (2,))],
-    "gpu:2(CNT:2)": [],
-    "gpu:1(IDX:x)": [],
-    "gpu:1(IDX:3-1)": [],
-    "gpu:1(IDX:0-99999999)": [],
+    "nic:2(CNT:2)": [],
     "": [],
 }
 
@@ -53,6 +50,15 @@ GRES = {
 @pytest.mark.parametrize(("gres", "shares"), GRES.items(), ids=GRES)
 def test_gpus_and_parts_of_gpus_are_read(gres: str, shares: list[Share]) -> None:
     assert list(job_record(recorded.job("5", gres), "5", NODE).shares) == shares
+
+
+@pytest.mark.parametrize(
+    "gres",
+    ["gpu:2(CNT:2)", "gpu:1", "gpu:1(IDX:x)", "gpu:1(IDX:3-1)", "gpu:1(IDX:0-99999999)", "mps:1("],
+)
+def test_an_allocation_in_another_form_is_known_to_be_unknown(gres: str) -> None:
+    record = job_record(recorded.job("5", f"gpu:1(IDX:1),{gres}"), "5", NODE)
+    assert (record.shares, record.unread) == ((Share("gpu", 1, (1,)),), (gres,))
 
 
 @pytest.mark.parametrize(

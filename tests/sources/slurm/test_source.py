@@ -20,6 +20,7 @@ from sources.slurm.options import Options
 from sources.slurm.source import SlurmSource
 from tests.sources.slurm import recorded
 from tests.sources.slurm.recorded import STARTED, end, start
+from tests.support import nodes as support
 from tests.support.contexts import FakeSourceContext, LoopClock
 from tests.support.running import running
 
@@ -207,6 +208,21 @@ async def test_a_job_whose_texts_are_ambiguous_has_no_user(
     assert job.info is not None
     assert job.info.owner_name == ""
     assert "job 7: its name or another text of its user looks like the keys user" in caplog.text
+
+
+async def test_a_job_with_unknown_gpus_makes_no_gpu_look_free(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.start("7", "gpu:2(CNT:2)")
+    async with running(node.source(), FakeSourceContext()) as ctx:
+        event = await jobs_after(ctx, "7")
+    assert "job 7: podgpu cannot read its allocation gpu:2(CNT:2); it is unknown" in caplog.text
+    joined = support.Node()
+    joined.has(support.gpu(0))
+    joined.say(event, "jobs", "slurm")
+    unresolved = joined.snapshot().sources["jobs"].unresolved
+    assert unresolved == (RawDeviceId("index", "gpu:2(CNT:2)"),)
+    assert not joined.join.holders_known
 
 
 @pytest.mark.looptime
