@@ -3,6 +3,7 @@
 import logging
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from config.value_types import Duration
@@ -183,6 +184,12 @@ async def test_a_missing_scontrol_is_named(node: Node, monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(TransientError, match="scontrol is not on the search path"):
         await node.source().run(FakeSourceContext())
+
+
+def test_no_option_names_a_program() -> None:
+    """Whoever writes the configuration could run any program as podgpu."""
+    paths = [one.name for one in msgspec.structs.fields(Options) if isinstance(one.default, Path)]
+    assert paths == ["cgroups"]
 
 
 async def test_cgroups_that_are_not_mounted_are_named(tmp_path: Path) -> None:
