@@ -76,6 +76,19 @@ def test_each_copy_of_a_shared_gpu_has_a_copy_for_each_job() -> None:
     ]
 
 
+def test_what_processes_use_is_at_the_series_of_each_job() -> None:
+    """Without usage, what each holder uses is unknown; the value of the device is not."""
+    made = node(DeviceJobs(0, None, ("12", "13")))
+    made.reads(*(reading(gpu(at), "memory_used_bytes", (at + 1) << 20) for at in range(2)))
+    made.say(claims(kubelet_claim("a", f"{uuid_of(0)}::0")), "kubelet", "podresources")
+    shown = of(parsed(rendered(made.snapshot(), sharing="copies")), "DCGM_FI_DEV_FB_USED")
+    assert [(labels["pod"], labels.get("hpc_job"), value) for labels, value in shown] == [
+        ("", "12", 1),
+        ("", "13", 1),
+        ("", None, 2),
+    ]
+
+
 def test_a_mig_instance_has_the_jobs_of_its_own_file() -> None:
     made = Node()
     instances = [mig(gpu(0), gi) for gi in (7, 9, 11)]
