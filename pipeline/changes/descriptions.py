@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pipeline.fields.xid_catalogue import XIDS
-from pipeline.model import NS, Holding, Instant, PartialRef, XidError
+from pipeline.model import NS, Holding, Instant, PartialRef, XidError, owner_text
 
 PROGRAMS: Final = frozenset(code for code, known in XIDS.items() if known.alert == "application")
 """XID codes that mostly mean a fault of a program, as in the alert `PodgpuXidApplication`."""
@@ -85,7 +85,9 @@ def xid_sentence(error: XidError, victim: PartialRef | None = None) -> str:
 
 
 def container_name(subject: PartialRef) -> str:
-    """Return the name of a container, as far as it is known."""
+    """Return the name of a container or job, as far as it is known."""
+    if subject.kind != "pod":
+        return owner_text(subject.namespace, subject.pod, subject.uid)
     parts = (subject.namespace, subject.pod, subject.container)
     return "/".join(part for part in parts if part) or subject.uid or "a container"
 

@@ -10,7 +10,7 @@ read: each step of an update is one dict operation, or replaces one object.
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from pipeline.model import Attribution, Evidence, Holder, Pod, RawDeviceId
+from pipeline.model import Attribution, Evidence, Holder, Pod, RawDeviceId, owner_text
 
 _PodKey: TypeAlias = tuple[str, bool]
 """A pod UID, and whether a mirror pod only names it as the UID of its static pod."""
@@ -116,9 +116,12 @@ def by_minor(known: Iterable[Attribution], plugin_managed: Collection[str]) -> d
 
 
 def pod_of(holder: Holder) -> str:
-    """Return a holder's pod as `namespace/name`, or its UID if the name is unknown."""
+    """Return a holder's pod as `namespace/name`, or its UID if the name is unknown.
+
+    Of a job, and of a container without a pod: `job 1234`, `container trainer`.
+    """
     subject = holder.subject
-    return f"{subject.namespace}/{subject.pod}" if subject.pod else subject.uid
+    return owner_text(subject.namespace, subject.pod, subject.uid)
 
 
 def _is_exclusive(holder: Holder) -> bool:

@@ -17,6 +17,11 @@ LISTING_KINDS: Final = _kinds("all")
 
 _REPORTING_KINDS: Final = _kinds("some", "all")
 _MAY_LIST: Final = _kinds("all", "relayed")
+_OWNER_KINDS: Final = frozenset(
+    kind for (_, kind), entry in KINDS.items() if "owners" in entry.resolves
+)
+"""Kinds of source that list all jobs, or all containers without pods."""
+
 _TOPOLOGY_KINDS: Final = frozenset({"nvml"})
 _SHOWN: Final = 3
 
@@ -48,9 +53,13 @@ def availability_unknown_reason(snapshot: Snapshot) -> str:
             f"source {next(iter(reporting))} does not report all containers that hold GPUs: "
             "add a source of kind podresources or checkpoint"
         )
+    down = "; ".join(_describe_source(name, one) for name, one in listing.items() if not one.up)
     if not any(state.up for state in listing.values()):
-        down = "; ".join(_describe_source(name, state) for name, state in listing.items())
         return f"no source that lists all holders is up: {down}"
+    if down and any(state.kind in _OWNER_KINDS for state in listing.values()):
+        return (
+            f"pods, jobs and containers without pods can hold GPUs, and not all are known: {down}"
+        )
     unresolved = [raw.text for state in snapshot.sources.values() for raw in state.unresolved]
     named = ", ".join(repr(shortened(text)) for text in unresolved[:_SHOWN])
     return (

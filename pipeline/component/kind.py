@@ -45,7 +45,8 @@ class Kind:
         resolves: what the join waits for from a source. `devices`: the source enumerates devices.
             `names`: it reports the names of devices; ids that match no device count as unresolved
             only after that. `claims`: it reports the kubelet's allocations; schedulers'
-            annotations are valid only after that.
+            annotations are valid only after that. `owners`: it lists all jobs, or all containers
+            without pods; no device is known to be free before that.
     """
 
     summary: str

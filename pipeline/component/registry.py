@@ -25,9 +25,12 @@ _SOURCES: Final = (
     "checkpoint",
     "pods",
     "nri",
+    "docker",
     "dcgm",
     "hostengine",
     "kernel",
+    "slurm",
+    "jobfiles",
     "replay",
 )
 _SINKS: Final = (

@@ -19,9 +19,16 @@ from weakref import WeakKeyDictionary
 from pipeline.exposition.naming import (
     CLAIM_LABELS,
     CLAIMED_MIG_LABELS,
+    JOB_LABEL,
     POD_LABELS,
     REPLICA_LABEL,
     PageNaming,
+)
+from pipeline.exposition.owner_labels import (
+    holder_names,
+    identity_labels,
+    info_line,
+    reading_labels,
 )
 from pipeline.exposition.process_shares import ContainerName
 from pipeline.exposition.text_format import labels, number
@@ -57,7 +64,9 @@ class Rendered:
         no_holder_labels: the same labels with empty values, as a device without holders has them.
         shares: with `sharing: copies`, the labels of the series that show what the processes of a
             holder use, each with the containers that it means. Empty otherwise.
-        pod_label_names: names in `holder_labels` that come from pod labels or annotations.
+        pod_label_names: names in `holder_labels` that come from pod labels or annotations, or that
+            describe a job or a container without a pod.
+        names_job: whether `holder_labels` name a job.
         lines: lines of the families in `INFO_FAMILIES`, by family.
         since: labels of a line of `podgpu_device_holder_since_timestamp_seconds`, each with the
             time. The line's value is not rendered: it changes when the wall clock is set.
@@ -69,6 +78,7 @@ class Rendered:
     no_holder_labels: bytes
     shares: Mapping[bytes, tuple[ContainerName, ...]]
     pod_label_names: frozenset[str]
+    names_job: bool
     lines: Mapping[str, Sequence[bytes]]
     since: Sequence[tuple[bytes, Instant]]
 
@@ -122,7 +132,10 @@ def _render(attribution: Attribution, naming: PageNaming) -> Rendered:
         add("podgpu_device_holder_info", own, text, claim)
         if holder.share is not None and (share := number(holder.share)) is not None:
             add("podgpu_device_holder_share", own, text, value=share)
-        if holder.pod is not None:
+        if holder.subject.kind != "pod":
+            family, line = info_line(holder.subject, holder.pod, naming)
+            lines[family].append(line)
+        elif holder.pod is not None:
             lines["podgpu_pod_info"].append(pod_info_line(holder.pod, naming))
     for text in dict.fromkeys(labels(_holder_info_labels(a, naming)) for a in attribution.access):
         add("podgpu_device_access_info", own, text)
@@ -136,6 +149,7 @@ def _render(attribution: Attribution, naming: PageNaming) -> Rendered:
         shares=_shares(attribution, naming),
         pod_label_names=frozenset(name for pairs in holder_pairs for name, _ in pairs)
         - naming.fixed,
+        names_job=any(name == JOB_LABEL for pairs in holder_pairs for name, _ in pairs),
         lines=lines,
         since=[(b"%b,%b" % (own, text), holder.since) for text, holder in holders.items()],
     )
@@ -195,14 +209,16 @@ def _holder_labels(
     if not naming.options.containers:
         return []
     subject = holder.subject if holder is not None else PartialRef()
-    names = (subject.namespace, subject.pod, subject.container)
-    pairs = list(zip(naming.names.holder, names, strict=True))
+    pairs = list(zip(naming.names.holder, holder_names(subject), strict=True))
     if replica:
         pairs.append((REPLICA_LABEL, replica))
+    info = holder.pod if holder is not None else None
+    if subject.kind != "pod":
+        return [*pairs, *reading_labels(subject, info, naming, uid=uid)]
     if uid and "pod_uid" not in naming.options.inline:
         pairs.append(("pod_uid", subject.uid))
     if pod:
-        pairs += pod_labels(subject.uid, holder.pod if holder is not None else None, naming)
+        pairs += pod_labels(subject.uid, info, naming)
     return pairs
 
 
@@ -235,9 +251,8 @@ def _claim_labels(
 
 def _holder_info_labels(holder: Holder | Access, naming: PageNaming) -> Iterable[tuple[str, str]]:
     subject = holder.subject
-    names = (subject.namespace, subject.pod, subject.container)
-    yield from zip(naming.names.holder, names, strict=True)
-    yield "pod_uid", subject.uid
+    yield from zip(naming.names.holder, holder_names(subject), strict=True)
+    yield from identity_labels(subject)
     yield "source", holder.source
     yield "evidence", holder.evidence.name.lower()
 

@@ -45,6 +45,7 @@ FORMS: Final[Mapping[LabelForm, LabelNames]] = {
 GPU_LABELS: Final = ("gpu", "pci_bus_id", "device", "modelName")
 MIG_LABELS: Final = ("GPU_I_PROFILE", "GPU_I_ID", "GPU_CI_ID")
 REPLICA_LABEL: Final = "vgpu"
+JOB_LABEL: Final = "hpc_job"
 CLAIM_LABELS: Final = (
     "dra_claim_name",
     "dra_claim_namespace",
@@ -80,7 +81,8 @@ class PageNaming:
         self.names = names = FORMS[options.labels]
         self.node = node
         fixed = {*GPU_LABELS, names.uuid, *MIG_LABELS, names.hostname, *names.holder}
-        fixed |= {REPLICA_LABEL, *XID_LABELS, *POD_LABELS, *CLAIM_LABELS, *CLAIMED_MIG_LABELS}
+        fixed |= {REPLICA_LABEL, JOB_LABEL, *XID_LABELS, *POD_LABELS}
+        fixed |= {*CLAIM_LABELS, *CLAIMED_MIG_LABELS}
         attrs = {name for field in CATALOGUE for name in field.attrs}
         facts: dict[str, str] = {}
         for row in plan.labels:

@@ -14,9 +14,11 @@ import orjson
 
 from pipeline.base.telemetry import Meter
 from pipeline.exposition.holder_labels import LabelCache, Rendered
+from pipeline.exposition.job_labels import JobLabels
 from pipeline.exposition.mig_copies import MigCopies
 from pipeline.exposition.naming import PageNaming
 from pipeline.exposition.options import PageOptions
+from pipeline.exposition.owner_labels import INFO_FAMILIES as OWNER_INFO_FAMILIES
 from pipeline.exposition.process_shares import BY_PROCESS, ProcessShares
 from pipeline.exposition.text_format import Format, Kind, header, labels, number
 from pipeline.exposition.topology_families import TopologyFamilies
@@ -51,6 +53,7 @@ INFO_FAMILIES = (
     (_SINCE, "Unix time since which the container holds the device, as far as known."),
     ("podgpu_device_holder_share", "Share of the device that the container holds, from 0 to 1."),
     ("podgpu_pod_info", "Pods that hold a device; always 1."),
+    *OWNER_INFO_FAMILIES,
     ("podgpu_attribution_conflicts", "Number of pods with conflicting claims on the device."),
     (
         "podgpu_resource_devices",
@@ -124,6 +127,7 @@ class PageTemplate:
         rendered_by_device = {uuid: cache[held] for uuid, held in layout.attributions.items()}
         self._copies = MigCopies(layout.attributions, naming.options)
         self._shares = ProcessShares()
+        job_labels = JobLabels(layout.jobs)
         lines: list[bytes] = []
         readings: list[int] = []
         self._families: list[tuple[int, str, Kind, str]] = []  # with the index of the first line
@@ -143,9 +147,13 @@ class PageTemplate:
                         device = rendered_by_device[uuid]
                         device_labels = device.own_labels if own else device.device_labels
                         attrs = _attrs(series.attrs, naming, device.pod_label_names)
-                        if attrs is not None:
+                        if attrs is None:
+                            continue
+                        for job in job_labels.of_reading(uuid, own=own, named=device.names_job):
                             holder_labels = self._holder_labels(name, uuid, device, len(lines))
-                            lines += [line % (device_labels, attrs, one) for one in holder_labels]
+                            lines += [
+                                line % (device_labels, attrs, one + job) for one in holder_labels
+                            ]
                     readings += [at] * (len(lines) - len(readings))
                 kind: Kind = "counter" if (row.type or row.field.type) == "counter" else "gauge"
                 self._families.append((start, family, kind, naming.help_text(row)))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from pipeline.exposition.holder_labels import LabelCache
+from pipeline.exposition.owner_labels import holder_names, identity_labels
 from pipeline.exposition.text_format import Format, header, labels
 from pipeline.model import (
     NS,
@@ -229,9 +230,8 @@ class UsageFamilies:
             yield _lines(family, rows)
 
     def _label_text(self, own: bytes, subject: PartialRef) -> bytes:
-        texts = (subject.namespace, subject.pod, subject.container, subject.uid)
-        names = (*self._naming.names.holder, "pod_uid")
-        return b"%b,%b" % (own, labels(zip(names, texts, strict=True)))
+        names = zip(self._naming.names.holder, holder_names(subject), strict=True)
+        return b"%b,%b" % (own, labels((*names, *identity_labels(subject))))
 
 
 def _lines(family: Quantity[Account], rows: Iterable[tuple[bytes, Sequence[Account]]]) -> bytes:

@@ -1,14 +1,15 @@
-"""Detects changes of a file by inotify."""
+"""Detects changes of a file, or of the files in a folder, by inotify."""
 
 import asyncio
 import contextlib
 import errno
 import logging
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
 
-from asyncinotify import InitFlags, Inotify, Mask, Watch
+from asyncinotify import Event, InitFlags, Inotify, Mask, Watch
 
 from pipeline.files.symlink_chain import links_of
 
@@ -24,6 +25,7 @@ _FOLDER_EVENTS = (
 # A file that is itself a mount is watched too: a watch of the folder around such a mount does not
 # report writes to it. ATTRIB is sent when the file is removed outside.
 _FILE_EVENTS = Mask.MODIFY | Mask.CLOSE_WRITE | Mask.ATTRIB | Mask.DELETE_SELF | Mask.MOVE_SELF
+_ENTRY_EVENTS = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO
 # The library's NONBLOCK has the value of CLOEXEC.
 _FLAGS = InitFlags(os.O_CLOEXEC | os.O_NONBLOCK)
 
@@ -43,10 +45,26 @@ class Watcher:
     """Watches a file and every folder and symbolic link on the path to it.
 
     `arm` runs in a thread, because it resolves the path; all other methods are for the event loop.
+
+    Args:
+        path: the file, or the folder.
+        entries: whether the path is a folder, of which every file is watched. A file that is a
+            symbolic link is watched as a link: changes of its target are not detected.
+        folders: returns folders in which files and folders may appear and disappear; only this is
+            watched there. `arm` calls it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        entries: bool = False,
+        folders: Callable[[], Iterable[Path]] = tuple,
+    ) -> None:
         self._path = path
+        self._entries = entries
+        self._folders = folders
+        self._whole: frozenset[Path] = frozenset({path} if entries else ())
         self._inotify: Inotify | None = None
         self._armed: dict[int, Watch] = {}
         self._names: frozenset[str] = frozenset()
@@ -93,12 +111,19 @@ class Watcher:
             # Set before the watch, so that its first event is recognized.
             self._names |= names
             trouble = _add(inotify, folder, _FOLDER_EVENTS, armed) or trouble
-        trouble = _add(inotify, str(self._path), _FILE_EVENTS, armed) or trouble
+        mask = _FILE_EVENTS | _ENTRY_EVENTS if self._entries else _FILE_EVENTS
+        trouble = _add(inotify, str(self._path), mask, armed) or trouble
+        whole = {self._path} if self._entries else set()
+        for folder_path in self._folders():
+            whole.add(folder_path)
+            self._whole |= whole
+            trouble = _add(inotify, str(folder_path), _FOLDER_EVENTS, armed) or trouble
         for wd in self._armed.keys() - armed.keys():
             with contextlib.suppress(OSError):  # the kernel removes it with the watched file
                 inotify.rm_watch(self._armed[wd])
         if inotify is self._inotify:
             self._armed, self._names, self.trouble = armed, frozenset(names), trouble
+            self._whole = frozenset(whole)
 
     async def wait(self, seconds: float) -> bool:
         """Wait for a change; return whether there may have been one.
@@ -141,7 +166,7 @@ class Watcher:
         try:
             for _ in range(_BATCH):
                 event = inotify.sync_get()
-                if event is not None and (event.name is None or str(event.name) in self._names):
+                if event is not None and self._concerns(event):
                     self._on_event(event.mask)
         except BlockingIOError:
             return
@@ -153,6 +178,12 @@ class Watcher:
         # There are more events than a batch: give the event loop a turn. Events in the library's
         # buffer do not make the descriptor readable, so `_drain` is called again explicitly.
         asyncio.get_running_loop().call_soon(self._drain, inotify)
+
+    def _concerns(self, event: Event) -> bool:
+        if event.name is None or str(event.name) in self._names:
+            return True
+        watch = event.watch
+        return watch is not None and watch.path in self._whole
 
     def _on_event(self, mask: Mask) -> None:
         if not mask & (Mask.MODIFY | Mask.CREATE):

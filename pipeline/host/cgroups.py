@@ -1,17 +1,20 @@
-"""Finds the pod and container of a process by its cgroup, in `/proc/PID/cgroup`.
+"""Finds the container or job of a process by its cgroup, in `/proc/PID/cgroup`.
 
 The kubelet creates a cgroup for each pod with the pod's UID in its name. The container runtime
 creates one below it for each container, with the container's id. The notation depends on the cgroup
 driver, the runtime and the kubelet's cgroup root; both ids are always there.
+
+Docker and Podman create a cgroup with the container's id, which is in no pod. Slurm creates one
+with the job's id below its own cgroup.
 """
 
 import re
 from typing import Final
 
-from pipeline.model import PartialRef
+from pipeline.model import PartialRef, container_uid, job_container_id
 
 NO_CONTAINER: Final = PartialRef()
-"""The owner of a process that is not in a pod."""
+"""The owner of a process that is in no container and no job."""
 
 _HEX: Final = "[0-9a-f]"
 _POD: Final = re.compile(
@@ -22,6 +25,11 @@ _POD: Final = re.compile(
 _CONTAINER: Final = re.compile(
     rf"(?:(?:cri-containerd|crio|docker|libpod)-)?({_HEX}{{64}})(?:\.scope)?"
 )
+_PODLESS: Final = re.compile(rf"(docker|libpod)-({_HEX}{{64}})(?:\.scope)?")
+_DOCKER_PARENT: Final = "docker"
+"""The cgroup above those of Docker's containers on a machine without systemd."""
+_SLURM: Final = re.compile(r"slurm.*|(?:.+_)?slurmstepd\.scope")
+_JOB: Final = re.compile(r"job_([0-9]{1,10})")
 _DELETED: Final = " (deleted)"
 """The kernel appends this to the path of a cgroup that was removed while its process runs."""
 
@@ -29,19 +37,20 @@ _ESCAPED_DASH: Final = "\\x2d"  # systemd's notation of a dash in unit names
 
 
 def container_of(text: str) -> PartialRef | None:
-    """Return the pod and container of a process.
+    """Return the container or job of a process.
 
     This supports both cgroup versions and machines with both; kubelets with and without systemd,
-    and any cgroup root; containerd, CRI-O, docker and podman. A cgroup below a container's cgroup
-    belongs to that container. If podgpu has its own cgroup namespace, only the container id is
-    known of another container of podgpu's pod.
+    and any cgroup root; containerd, CRI-O, docker and podman; Slurm. A cgroup below a container's
+    cgroup belongs to that container. If podgpu has its own cgroup namespace, only the container id
+    is known of another container of podgpu's pod.
 
     Args:
         text: content of `/proc/PID/cgroup`: lines of `id:controllers:path`.
 
     Returns:
-        Pod UID and container id, as far as they are known; `NO_CONTAINER` for a process that is not
-        in a pod; None if the text contains no cgroup.
+        Pod UID and container id, as far as they are known. Of a container without a pod its uid as
+        an owner and its container id; of a job only its container id. `NO_CONTAINER` for a process
+        that is in no container and no job; None if the text contains no cgroup.
     """
     # Most hybrid machines have the same path on each line; some have it on those of version 1 only.
     found = map(_owner, _paths(text))
@@ -85,9 +94,31 @@ def _owner(path: str) -> PartialRef:
                 uid=pod[1].replace("_", "-"), container_id=_container(names[place + 1 :])
             )
     # Another container of the reader's pod, seen from the reader's cgroup namespace: `/../NAME`.
-    if names[:2] == ["", ".."] and len(names) > 2:
-        return PartialRef(container_id=_container(names[2:3]))
-    return NO_CONTAINER
+    if names[:2] == ["", ".."] and (sibling := _container(names[2:3])):
+        return PartialRef(container_id=sibling)
+    return _job(names) or _podless_container(names) or NO_CONTAINER
+
+
+def _job(names: list[str]) -> PartialRef | None:
+    """Return the job of a process; also of a container that a job started."""
+    of_slurm = False
+    for name in names:
+        if of_slurm and (found := _JOB.fullmatch(name)):
+            return PartialRef(container_id=job_container_id(found[1]))
+        of_slurm = of_slurm or _SLURM.fullmatch(name) is not None
+    return None
+
+
+def _podless_container(names: list[str]) -> PartialRef | None:
+    """Return the container of a process that is in no pod."""
+    for above, name in zip(["", *names], names, strict=False):
+        if found := _PODLESS.fullmatch(name):
+            runtime, container_id = found.groups()
+            uid = container_uid("docker" if runtime == "docker" else "podman", container_id)
+            return PartialRef(uid=uid, container_id=container_id)
+        if above == _DOCKER_PARENT and (found := _CONTAINER.fullmatch(name)):
+            return PartialRef(uid=container_uid("docker", found[1]), container_id=found[1])
+    return None
 
 
 def _container(names: list[str]) -> str:

@@ -28,6 +28,7 @@ from pipeline.model import (
     PartialRef,
     ResourceCount,
     ResourcesAdvertised,
+    owner_text,
 )
 from pipeline.usage import ContainerName
 
@@ -194,7 +195,8 @@ class Attributor:
         This needs a report of a source that lists all holders (the kubelet or the runtime), and no
         container for which it is unknown which devices it was given. The runtime is not enough if a
         container has access to a device by a variable. Pods are not enough: they do not contain
-        what the kubelet allocated.
+        what the kubelet allocated. Where sources list jobs, or containers without pods, it needs a
+        report of each of them. They are enough on a node without a source of the kubelet's claims.
         """
         return self._holders_listed and not self.resolution.has_unresolved_holder
 
@@ -221,8 +223,13 @@ class Attributor:
 
     @property
     def _holders_listed(self) -> bool:
-        listed = bool(self._claims)
-        return listed or (self.containers.is_reported and not self.resolution.has_env_access)
+        reporting, owners = self.containers.reporting_sources, self._sources.owner_sources
+        if not owners <= reporting:
+            return False
+        if self._claims:
+            return True
+        counts = reporting - owners if self._sources.kubelet_sources else reporting
+        return bool(counts) and not self.resolution.has_env_access
 
     def resolve_pending(self, at: Instant) -> Outcome:
         """Resolve all claims again if a change was recorded.
@@ -293,9 +300,7 @@ class Attributor:
                     for one in arbitration.holders
                 ]
             )
-            conflicting = [
-                f"{ns}/{pod}" if pod else uid for ns, pod, uid in arbitration.conflicting_pods
-            ]
+            conflicting = [owner_text(*pod_key) for pod_key in arbitration.conflicting_pods]
             new = replace(
                 known, holders=holders, conflicting_pods=tuple(conflicting), access=access
             )
@@ -342,6 +347,8 @@ class Attributor:
         confirmed_at = self._sources.confirmed_at(source)
         if confirmed_at is None:  # the source made no claims
             return None
+        if claim.subject.kind != "pod":
+            return self.containers.identify(source, claim.subject)
         container = self.pods.identify(claim.subject, confirmed_at, claim.origin.evidence)
         if container is None and not claim.subject.uid:
             self._premature_sources.add(source)

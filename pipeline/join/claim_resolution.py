@@ -138,7 +138,8 @@ def resolve_claims(
                 allocated_ids.update(
                     [one.uuid for one in allocated], [text for _, text in unmatched]
                 )
-            is_partial = False
+            # Several containers without pods may be given one device.
+            is_partial = evidence == Evidence.DEVICE_REQUEST
             if evidence >= Evidence.PLUGIN_ANSWER:
                 found, is_partial = _classify_kubelet_claim(claim, found, devices)
             resolved_claim = ResolvedClaim(
@@ -207,13 +208,16 @@ def resolve_ids(
     ids: tuple[RawDeviceId, ...], devices: DeviceIndex
 ) -> tuple[list[ResolvedDevice], RawIds]:
     """Return the devices that ids name, and the ids that name no device."""
-    if len(ids) == 1:
+    if len(ids) == 1 and ids[0].scheme != "all":
         # The common case, written separately because this runs for all claims at each change.
         one = devices.resolve(ids[0])
         return ([], {(ids[0].scheme, ids[0].text): ids[0]}) if one is None else ([one], _NONE)
     found: dict[ResolvedDevice, None] = {}
     unknown: RawIds = {}
     for raw in ids:
+        if raw.scheme == "all":
+            found.update(dict.fromkeys(map(ResolvedDevice, devices.every_device)))
+            continue
         one = devices.resolve(raw)
         if one is None:
             unknown[raw.scheme, raw.text] = raw

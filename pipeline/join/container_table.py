@@ -1,21 +1,22 @@
-"""Running containers by source, and the claims that come with them."""
+"""Running containers and jobs by source, and the claims that come with them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
-from pipeline.model import Claim, ContainersReplaced, RunningContainer
+from pipeline.join.pod_table import IdentifiedContainer
+from pipeline.model import Claim, ContainersReplaced, PartialRef, Pod, RunningContainer
 
 
 class ContainerTable:
-    """Containers by source and container id."""
+    """Containers and jobs by source and container id."""
 
     def __init__(self) -> None:
         self._by_source: dict[str, dict[str, RunningContainer]] = {}
         self._good_for_ns: dict[str, int] = {}
 
     @property
-    def is_reported(self) -> bool:
-        """Whether a source reports containers, and has not been silent for too long."""
-        return bool(self._by_source)
+    def reporting_sources(self) -> Set[str]:
+        """The sources that report containers, and have not been silent for too long."""
+        return self._by_source.keys()
 
     def replace(self, source: str, event: ContainersReplaced) -> bool:
         """Replace all containers of a source; return whether anything changed."""
@@ -44,6 +45,21 @@ class ContainerTable:
         found = (reported.get(container_id) for reported in self._by_source.values())
         return next((one for one in found if one is not None), None)
 
+    def identify(self, source: str, ref: PartialRef) -> IdentifiedContainer:
+        """Return the job, or the container without a pod, that a claim means.
+
+        It is described as a pod that has its name and its start, so that the rules for pods apply.
+
+        Args:
+            source: the source of the claim.
+            ref: the job or container, as the source reports it.
+        """
+        subject = PartialRef(ref.namespace, ref.pod, ref.container, ref.uid)
+        running = self._by_source.get(source, {}).get(ref.container_id)
+        if running is None or running.info is None:
+            return IdentifiedContainer(subject, None)
+        return IdentifiedContainer(subject, Pod(running.info, running.started))
+
     def remove(self, source: str) -> None:
         """Remove all containers of a source."""
         self._by_source.pop(source, None)
@@ -65,5 +81,5 @@ class ContainerTable:
         """Yield name and uid of each container's pod, if both are known."""
         for reported in self._by_source.values():
             for subject in [container.subject for container in reported.values()]:
-                if subject.pod and subject.uid:
+                if subject.pod and subject.uid and subject.kind == "pod":
                     yield (subject.namespace, subject.pod), subject.uid

@@ -16,6 +16,7 @@ These are the forms of ids that device plugins, schedulers and runtimes write:
     plugin    the forms of `uuid`, `nvidiaN` and `nvidiaN/giG`, these also as replicas; or a
               placeholder (the uuid of a GPU followed by `-K`, `-_-K`, `-memory-K` or `-core-K`)
     reserved  a group; `pipeline.join.reservations` finds the devices of its reservation pod
+    all       any; see `DeviceIndex.every_device`
 
 An alias (`DeviceAliasesReplaced`) has precedence over the form. Case is ignored. All other texts
 name no device.
@@ -145,6 +146,11 @@ class DeviceIndex:
     def gpus(self) -> frozenset[str]:
         """The uuids of the physical GPUs."""
         return frozenset(self._whole)
+
+    @property
+    def every_device(self) -> tuple[str, ...]:
+        """The uuids of the MIG instances, and of the GPUs without any, sorted."""
+        return tuple(sorted((self._whole - set(self.parents.values())) | self.parents.keys()))
 
     def resolve(self, raw: RawDeviceId) -> ResolvedDevice | None:
         """Return the device that the id names; None if this node has no such device."""

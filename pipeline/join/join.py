@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pipeline.join.attribution import Attributor, Outcome
+from pipeline.join.job_table import JobTable
 from pipeline.join.process_owners import ProcessOwners
 from pipeline.join.reading_table import ReadingTable, SeriesKey
 from pipeline.join.source_table import SourceTable
@@ -21,6 +22,7 @@ from pipeline.model import (
     Envelope,
     Hint,
     Instant,
+    JobsReplaced,
     Layout,
     PodDeleted,
     PodsReplaced,
@@ -37,6 +39,7 @@ from pipeline.model import (
     TopologyRead,
     TotalsRestored,
     XidsReported,
+    owner_kind,
 )
 
 _UNCHANGED: Final = Outcome(changed=False)
@@ -57,6 +60,7 @@ class Join:
         self._attributor = Attributor(self._sources)
         self._readings = ReadingTable()
         self._topology = TopologyTable()
+        self._jobs = JobTable()
         self._process_owners = ProcessOwners(self._attributor.pods, self._attributor.containers)
         self._usage = UsageTable(self._sources, self._process_owners, run)
         self._xids = XidTable(self._usage.accounts, self._process_owners)
@@ -86,6 +90,7 @@ class Join:
         expired = (
             self._readings.expire(due.mono_ns),
             self._attributor.expire(due),
+            self._jobs.expire(due.mono_ns),
             self._xids.expire(now.mono_ns),
             self._usage.expire(now),
         )
@@ -158,6 +163,7 @@ class Join:
                     self._readings.remove(name)
                     self._attributor.remove(name)
                     self._topology.remove(name)
+                    self._jobs.remove(name)
                     self._usage.remove(name, envelope.at)
                 self._rebuild_devices(envelope.source)
                 return Outcome(changed=True)
@@ -200,6 +206,8 @@ class Join:
                 changed = attributor.replace_resources(source, resources, at)
             case TopologyRead() as topology:
                 changed = self._topology.replace(source, topology)
+            case JobsReplaced() as jobs:
+                changed = self._jobs.replace(source, jobs, at.mono_ns)
             case DevicesDiscovered(devices):
                 if changed := attributor.inventory.replace(source, devices):
                     placements = attributor.mig_placements
@@ -250,7 +258,8 @@ class Join:
         self._process_owners.update_containers(reported)
         if changed:
             self._attributor.mark_changed(source)
-        return _pod_outcome(uid, source) if changed and uid else _UNCHANGED
+        is_of_pod = uid != "" and owner_kind(uid) == "pod"
+        return _pod_outcome(uid, source) if changed and is_of_pod else _UNCHANGED
 
     def _rebuild_devices(self, source: str) -> None:
         self._readings.layout_changed = True
@@ -325,9 +334,11 @@ class Join:
         # Without changes this is cheap: the table recognizes the attributions of each GPU.
         known_attributions = self._attributor.known_attributions
         self._topology.recompute(self._sources.ranking, known_attributions, self._sources.is_up)
-        if not layout_changed and (layout.attributions, layout.resources) == (
+        jobs = self._jobs.by_device(self._sources.ranking, attributions)
+        if not layout_changed and (layout.attributions, layout.resources, layout.jobs) == (
             attributions,
             resources,
+            jobs,
         ):
             return
         series: dict[SeriesKey, Series] = {}
@@ -342,7 +353,7 @@ class Join:
                 known = Series(key.field, key.attrs, attribution)
             series[key] = known
         self._series = series
-        self._layout = Layout(tuple(series.values()), dict(attributions), resources)
+        self._layout = Layout(tuple(series.values()), dict(attributions), resources, jobs)
 
 
 def _pod_outcome(uid: str, source: str) -> Outcome:

@@ -1,4 +1,4 @@
-"""Owners of processes: the container that a process belongs to, by the ids in its cgroup.
+"""Owners of processes: the container or job that a process belongs to, by the ids in its cgroup.
 
 Reports about containers and pods are remembered after their end, since the last usage sample of a
 container comes after its end.
@@ -47,7 +47,7 @@ class ProcessOwners:
     def __init__(self, pods: PodTable, containers: ContainerTable) -> None:
         self._pods = pods
         self._containers = containers
-        self._past_containers: dict[str, PartialRef] = {}
+        self._past_containers: dict[str, tuple[PartialRef, PodInfo | None]] = {}
         self._past_pods: dict[str, Pod] = {}
         self._holders: dict[str, _PodHolders] = {}
         self._past_holders: dict[str, _PodHolders] = {}
@@ -56,7 +56,7 @@ class ProcessOwners:
     def update_containers(self, containers: Iterable[RunningContainer]) -> None:
         """Remember the names of containers by their ids."""
         for one in containers:
-            self._remember(one.subject)
+            self._remember(one.subject, one.info)
         self._cache.clear()
 
     def update_pods(self, pods: Iterable[Pod]) -> None:
@@ -71,8 +71,8 @@ class ProcessOwners:
                     )
         self._cache.clear()
 
-    def _remember(self, subject: PartialRef) -> None:
-        set_last(self._past_containers, subject.container_id, subject, MAX_REMEMBERED)
+    def _remember(self, subject: PartialRef, info: PodInfo | None = None) -> None:
+        set_last(self._past_containers, subject.container_id, (subject, info), MAX_REMEMBERED)
 
     def update_holders(self, attributions: Mapping[str, Attribution]) -> None:
         """Record the containers that hold devices. Call this after each change of reports."""
@@ -89,6 +89,8 @@ class ProcessOwners:
     def find(self, ref: PartialRef) -> ProcessOwner:
         """Return the container with a pod uid and a container id, as far as it is known.
 
+        A job, and a container without a pod, is known only if a source reports it.
+
         Args:
             ref: uid and container id; one of the two may be missing.
         """
@@ -102,9 +104,17 @@ class ProcessOwners:
 
     def _resolve(self, ref: PartialRef) -> ProcessOwner:
         running = self._containers.find(ref.container_id) if ref.container_id else None
-        subject = running.subject if running else self._past_containers.get(ref.container_id)
+        subject, about = (
+            (running.subject, running.info)
+            if running
+            else self._past_containers.get(ref.container_id, (None, None))
+        )
+        if subject is not None and subject.kind != "pod":
+            return ProcessOwner(
+                (subject.namespace, subject.pod, subject.container, subject.uid), about
+            )
         uid = ref.uid or (subject.uid if subject else "")
-        if not uid:
+        if not uid or ref.kind != "pod":
             return _NO_OWNER
         pod = self._pods.find(uid) or self._past_pods.get(uid)
         if pod is not None:

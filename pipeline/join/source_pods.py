@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from pipeline.base.bounded_dict import set_last
-from pipeline.model import NS, Instant, PartialRef, Pod
+from pipeline.model import NS, Instant, PartialRef, Pod, owner_kind
 
 PodIdentifier: TypeAlias = str | tuple[str, str]
 """A pod's uid, or its namespace and name."""
@@ -106,6 +106,8 @@ class SourcePods:
         uid of a static pod belongs to its first mirror pod and later ones of the same name.
         """
         if static_uid in self._deleted or static_uid in self.pods:
+            return False
+        if owner_kind(static_uid) != "pod":  # the uid of a job, or of a container without a pod
             return False
         owner = self._static_pods.get(static_uid)
         if (other := self._by_identifier.get(static_uid)) is not None:

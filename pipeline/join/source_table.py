@@ -35,11 +35,15 @@ class SourceTable:
 
     Attributes:
         ranking: names of the sources in the order of the configuration, then by name.
+        owner_sources: the sources that list jobs, or containers without pods.
+        kubelet_sources: the sources that report the kubelet's claims.
     """
 
     def __init__(self) -> None:
         self._states: dict[str, SourceState] = {}
         self.ranking: list[str] = []
+        self.owner_sources: set[str] = set()
+        self.kubelet_sources: set[str] = set()
         self._relayed_by: dict[str, str] = {}
         self._reporting_sources: set[str] = set()
         # By source and what it resolves, since when it is waited for.
@@ -64,7 +68,11 @@ class SourceTable:
             self._reporting_sources.discard(envelope.source)
             if isinstance(event, SourceAdded):
                 for kind in event.resolves:
-                    self._awaited[envelope.source, kind] = envelope.at.mono_ns
+                    if kind != "owners":
+                        self._awaited[envelope.source, kind] = envelope.at.mono_ns
+        if isinstance(event, SourceAdded):
+            for kind, names in (("owners", self.owner_sources), ("claims", self.kubelet_sources)):
+                (names.add if kind in event.resolves else names.discard)(envelope.source)
         self._states[envelope.source] = replace(known, order=order)
         self._rank()
 
@@ -176,6 +184,8 @@ class SourceTable:
         self._relayed_by.pop(name, None)
         self._unresolved.pop(name, None)
         self._reporting_sources.discard(name)
+        self.owner_sources.discard(name)
+        self.kubelet_sources.discard(name)
         self._awaited = {key: ns for key, ns in self._awaited.items() if key[0] != name}
         if self._states.pop(name, None) is not None:
             self._rank()

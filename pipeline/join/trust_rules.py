@@ -31,13 +31,13 @@ EVIDENCE_RULES: Final = (
     EvidenceRule(
         Evidence.RUNTIME_CDI,
         "a CDI name that the container runtime reports",
-        3,
+        4,
         "hold a device that the kubelet allocated to no other pod",
     ),
     EvidenceRule(
         Evidence.RUNTIME_NODES,
         "a device node that the container runtime reports",
-        4,
+        5,
         "hold a device that the kubelet allocated to no other pod",
     ),
     EvidenceRule(
@@ -57,23 +57,36 @@ EVIDENCE_RULES: Final = (
         Evidence.SCHEDULER_ANNOTATION,
         "a scheduler's annotation on a pod that requests that scheduler's resource, up to the "
         "number and share requested",
-        5,
+        6,
         "hold a device that no device plugin and no DRA driver offers under its real id, and that "
         "the kubelet allocated to no other pod",
     ),
     EvidenceRule(
         Evidence.POD_LIST_FILE,
         "podlist.json, written by the administrator",
-        6,
+        7,
         "hold a device that the kubelet allocated to no other pod",
     ),
     EvidenceRule(
         Evidence.RUNTIME_ENV,
         "the variable `NVIDIA_VISIBLE_DEVICES` or a mount of the running container",
-        7,
+        8,
         "hold only where the kubelet allocated placeholders to the container, no device plugin and "
         "no DRA driver offers the device under its real id, and no other evidence names the "
         "device; otherwise it is access",
+    ),
+    EvidenceRule(
+        Evidence.JOB_ALLOCATION,
+        "the GPUs that Slurm allocated to a job",
+        3,
+        "hold a device that the kubelet allocated to no pod; a share of 1 excludes all others",
+    ),
+    EvidenceRule(
+        Evidence.DEVICE_REQUEST,
+        "the GPUs that a container without a pod was started with: `--gpus`, CDI names, device "
+        "nodes, or `NVIDIA_VISIBLE_DEVICES` with NVIDIA's runtime",
+        9,
+        "hold, together with other such containers, a device that no pod and no job has as a whole",
     ),
 )
 """Sorted by strength for one container, the strongest first."""

@@ -188,4 +188,5 @@ class UsageTable:
         if not (owner.uid or owner.container_id):  # a process outside all pods
             return ProcessSample(None, True, None, *rest)
         container, pod = self._owners.find(owner)
-        return ProcessSample(container, container is not None, pod, *rest)
+        # A job or a container that no source reports is certainly none of the known holders.
+        return ProcessSample(container, container is not None or owner.kind != "pod", pod, *rest)

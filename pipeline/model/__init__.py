@@ -23,10 +23,12 @@ from pipeline.model.events import (
     ContainerStarted,
     ContainerStopped,
     DeviceAliasesReplaced,
+    DeviceJobs,
     DevicesDiscovered,
     Envelope,
     Event,
     Hint,
+    JobsReplaced,
     PodDeleted,
     PodsReplaced,
     PodUpserted,
@@ -43,6 +45,18 @@ from pipeline.model.events import (
 )
 from pipeline.model.holders import Access, Attribution, Holder, only_holder
 from pipeline.model.instant import NS, Instant
+from pipeline.model.owner_facts import owner_facts
+from pipeline.model.owners import (
+    CONTAINER_FACTS,
+    JOB_FACTS,
+    ContainerRuntime,
+    OwnerKind,
+    container_uid,
+    job_container_id,
+    job_uid,
+    owner_kind,
+    owner_text,
+)
 from pipeline.model.pods import (
     Pod,
     PodContainer,

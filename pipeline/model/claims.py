@@ -5,8 +5,11 @@ from enum import IntEnum
 from typing import Literal, TypeAlias
 
 from pipeline.model.instant import Instant
+from pipeline.model.owners import OwnerKind, owner_kind
 
-Scheme: TypeAlias = Literal["uuid", "minor", "index", "plugin", "visible", "cdi", "dra", "reserved"]
+Scheme: TypeAlias = Literal[
+    "uuid", "minor", "index", "plugin", "visible", "cdi", "dra", "reserved", "all"
+]
 """What kind of device id a text is:
 
 * `uuid`: uuid of a GPU or a MIG instance, in the driver's form or the form of drivers before R470
@@ -17,6 +20,7 @@ Scheme: TypeAlias = Literal["uuid", "minor", "index", "plugin", "visible", "cdi"
 * `cdi`: a qualified CDI name, `vendor/class=name`
 * `dra`: `driver/pool/device` of a ResourceSlice
 * `reserved`: a group of pods; its devices are those that the group's reservation pod got
+* `all`: all devices of the node; of a GPU with MIG instances the instances
 """
 
 
@@ -38,14 +42,16 @@ class Evidence(IntEnum):
 
     The number identifies the kind. It is not a rank: `pipeline.join.trust_rules` defines what each
     kind of evidence may do. All kinds up to `RUNTIME_ENV` are reports of the container runtime
-    about its containers.
+    about the containers of pods.
     """
 
     RUNTIME_CDI = 10
     RUNTIME_NODES = 15
     RUNTIME_ENV = 20
+    DEVICE_REQUEST = 25
     SCHEDULER_ANNOTATION = 30
     POD_LIST_FILE = 40
+    JOB_ALLOCATION = 45
     PLUGIN_ANSWER = 50
     KUBELET_IDS = 60
 
@@ -69,6 +75,8 @@ class PartialRef:
 
     Sources do not resolve references: the kubelet's pod-resources API has no uids, its checkpoint
     has no names, and a scheduler's annotation has no containers. The join combines the parts.
+
+    A job, and a container without a pod, are in the same parts: see `pipeline.model.owners`.
     """
 
     namespace: str = ""
@@ -76,6 +84,11 @@ class PartialRef:
     container: str = ""
     uid: str = ""
     container_id: str = ""
+
+    @property
+    def kind(self) -> OwnerKind:
+        """The kind of the owner: a pod, a job, or a container without a pod."""
+        return owner_kind(self.uid or self.container_id)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,9 +1,9 @@
 """Events: what sources report to the join. An event's name is a noun and what happened to it.
 
-`SamplesTaken` carries readings. The other events carry devices, claims, pods, containers, usage
-samples, XID errors, topology or resources, or say that a source was added, is down or was removed.
-The runtime emits some of these events. A `...Replaced` event contains everything that its source
-knows of that kind. To apply it twice changes nothing.
+`SamplesTaken` carries readings. The other events carry devices, claims, pods, containers, jobs,
+usage samples, XID errors, topology or resources, or say that a source was added, is down or was
+removed. The runtime emits some of these events. A `...Replaced` event contains everything that its
+source knows of that kind. To apply it twice changes nothing.
 """
 
 from dataclasses import dataclass
@@ -121,7 +121,7 @@ class PodDeleted:
 
 @dataclass(frozen=True, slots=True)
 class ContainersReplaced:
-    """All containers that run on the node. The same containers again are a confirmation.
+    """All containers, or jobs, that run on the node. The same ones again are a confirmation.
 
     Attributes:
         containers: all of them, each container id once.
@@ -206,7 +206,37 @@ class TopologyRead:
     pairs: tuple[TopologyPair, ...]
 
 
-Resolves: TypeAlias = Literal["devices", "names", "claims"]
+@dataclass(frozen=True, slots=True)
+class DeviceJobs:
+    """The jobs of a batch system that use a GPU or a MIG instance.
+
+    Attributes:
+        gpu: NVML's index of the GPU.
+        gpu_instance: id of the GPU instance; None for a whole GPU.
+        jobs: ids of the jobs, each once, in the order of the report.
+    """
+
+    gpu: int
+    gpu_instance: int | None
+    jobs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobsReplaced:
+    """All jobs of a batch system that use devices of the node.
+
+    Unlike claims, they do not say who holds a device: they are shown next to the holders.
+
+    Attributes:
+        devices: each device at most once; devices without jobs may be missing.
+        good_for_ns: how long the report stays valid without a confirmation.
+    """
+
+    devices: tuple[DeviceJobs, ...]
+    good_for_ns: int
+
+
+Resolves: TypeAlias = Literal["devices", "names", "claims", "owners"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +248,9 @@ class SourceAdded:
             of the same device, the readings of the earlier source are used.
         resolves: what other parts wait for: the source enumerates `devices` or reports `names` of
             devices, which are needed to resolve ids; or it reports the `claims` of the kubelet,
-            which are needed to know which devices are left for a scheduler.
+            which are needed to know which devices are left for a scheduler; or it lists all
+            `owners` of its kind, jobs or containers without pods, as `ContainersReplaced`, without
+            which no device is known to be free.
     """
 
     order: int
@@ -265,6 +297,7 @@ Event: TypeAlias = (
     | DeviceAliasesReplaced
     | ResourcesAdvertised
     | TopologyRead
+    | JobsReplaced
     | SourceAdded
     | SourceLost
     | SourceRemoved

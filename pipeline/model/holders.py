@@ -84,6 +84,14 @@ class Attribution:
         return len(self.conflicting_pods)
 
 
+def _owner(subject: PartialRef) -> str:
+    """Return what distinguishes an owner in its namespace.
+
+    A pod keeps its name while its uid becomes known. Two runtimes may have containers of one name.
+    """
+    return (subject.pod if subject.kind == "pod" else "") or subject.uid
+
+
 def only_holder(holders: Iterable[Holder]) -> Holder | None:
     """Return the only container that holds a device, or the only pod if it has several of them.
 
@@ -92,10 +100,7 @@ def only_holder(holders: Iterable[Holder]) -> Holder | None:
     have no pod labels, since a copy for each holder would make every sum wrong. A container that
     restarted under a new id is the same container.
     """
-    named = {
-        (h.subject.namespace, h.subject.pod or h.subject.uid, h.subject.container): h
-        for h in holders
-    }
+    named = {(h.subject.namespace, _owner(h.subject), h.subject.container): h for h in holders}
     if len({(namespace, pod) for namespace, pod, _ in named}) != 1:
         return None
     only = next(iter(named.values()))

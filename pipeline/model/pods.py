@@ -12,14 +12,18 @@ StringPairs: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class PodInfo:
-    """What sinks show of a pod.
+    """What sinks show of a pod, of a job, or of a container without a pod.
+
+    Of a job and of a container, `uid`, `namespace` and `name` are those of its `PartialRef`, and
+    the labels are what is known of it: `JOB_FACTS` or `CONTAINER_FACTS`, without empty ones.
 
     Attributes:
         uid: the API server's uid; of a static pod the uid of its mirror pod.
         namespace: namespace of the pod.
         name: name of the pod.
         phase: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
-        owner_kind: kind of the workload that created it, such as `Deployment`; empty without one.
+        owner_kind: kind of the workload that created it, such as `Deployment`; `User` for a job,
+            `ComposeProject` for a container of a Compose project; empty without one.
         owner_name: name of that workload.
         qos: `Guaranteed`, `Burstable` or `BestEffort`; empty if unknown.
         labels: the labels that the configuration selects.
@@ -120,15 +124,17 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class RunningContainer:
-    """A container that was created and has not ended.
+    """A container, or a job, that was created and has not ended.
 
     Attributes:
         subject: the container, with every part; for a static pod with the uid that the kubelet
-            gave it.
+            gave it. For a job, its container id is that of `job_container_id`.
         pid: pid of its first process, in the host's pid namespace; None before there is one.
         cgroup: path of its cgroup as it was requested from the runtime; empty if unknown.
-        started: when its process started; None before that.
+        started: when its process, or the job, started; None before that.
         claims: the devices that it was given, and what the annotations of its pod say.
+        info: what sinks show of a job, or of a container without a pod; None for a container of a
+            pod, which other sources describe.
     """
 
     subject: PartialRef
@@ -136,3 +142,4 @@ class RunningContainer:
     cgroup: str = ""
     started: Instant | None = None
     claims: tuple[Claim, ...] = ()
+    info: PodInfo | None = None

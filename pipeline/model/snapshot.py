@@ -46,11 +46,14 @@ class Layout:
         attributions: attributions of all known devices, by device uuid, in device order. A device
             without readings is included.
         resources: numbers of devices by name of the extended resource, sorted.
+        jobs: ids of the jobs of a batch system that use a device, by device uuid; a device without
+            jobs is missing.
     """
 
     series: tuple[Series, ...]
     attributions: Mapping[str, Attribution]
     resources: Mapping[str, ResourceCount] = field(default_factory=dict)
+    jobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ from itertools import islice
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
+from msgspec import UNSET
+
 from pipeline.base.safe_text import line
-from pipeline.model import NS, Access, Attribution, Holder, Snapshot, Value
+from pipeline.model import NS, Access, Attribution, Holder, Snapshot, Value, owner_facts
 from pipeline.status_page.container_use import DeviceUses, names, processes, text_or_none
 from pipeline.status_page.daemon_state import StatusInput, date
 from pipeline.status_page.last_hour import STEP_NS
@@ -206,6 +208,7 @@ def _holder(view: _View, holder: Holder, uses: DeviceUses) -> HolderStatus:
     # The energy is that of the holding. Its age must be of the same time.
     start = uses.start_of(holder.subject) or holder.since
     since = min(holder.since, start, key=lambda each: each.mono_ns)
+    facts = {name: line(text) for name, text in owner_facts(holder.subject, holder.pod).items()}
     return HolderStatus(
         **_container(holder),
         since=date(status_input.now.wall_of(since)),
@@ -214,6 +217,7 @@ def _holder(view: _View, holder: Holder, uses: DeviceUses) -> HolderStatus:
         replicas=len(holder.replicas) or None,
         age_seconds=status_input.age(source.confirmed_at if source is not None else None),
         use=uses.of(holder.subject),
+        facts=facts or UNSET,
     )
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from pipeline.model import PartialRef
+from pipeline.model import PartialRef, owner_kind, owner_text
 from pipeline.status_page.status_document import (
     DeviceStatus,
     GpuStatus,
@@ -91,10 +91,37 @@ def _too_small(figure: float, digits: int) -> str:
 
 
 def holder_name(holder: ContainerStatus | PartialRef) -> str:
-    """Return `namespace/pod (container)`, without the parts that are unknown."""
-    pod = holder.pod or (f"uid {holder.uid}" if holder.uid else UNKNOWN)
-    whole = f"{holder.namespace}/{pod}" if holder.namespace else pod
+    """Return `namespace/pod (container)`, without the parts that are unknown.
+
+    Of a job, and of a container without a pod: `job 1234`, `container trainer`.
+    """
+    whole = owner_name(holder.namespace, holder.pod, holder.uid)
     return f"{whole} ({holder.container})" if holder.container else whole
+
+
+def owner_name(namespace: str | None, name: str | None, uid: str | None) -> str:
+    """Return `namespace/pod`, `job 1234` or `container trainer`, without unknown parts."""
+    if name and uid and owner_kind(uid) != "pod":
+        return owner_text(namespace or "", name, uid)
+    pod = name or (f"uid {uid}" if uid else UNKNOWN)
+    return f"{namespace}/{pod}" if namespace else pod
+
+
+_SHOWN_FACTS: Final = (
+    "user",
+    "account",
+    "partition",
+    "compose_project",
+    "compose_service",
+    "image",
+)
+
+
+def facts_text(holder: HolderStatus) -> str:
+    """Return what is known of a job or a podless container: `user alice`; empty for a pod."""
+    known = holder.facts or {}
+    shown = [f"{name.replace('_', ' ')} {known[name]}" for name in _SHOWN_FACTS if name in known]
+    return ", ".join(shown)
 
 
 def share_text(holder: HolderStatus) -> str:

@@ -222,9 +222,11 @@ def _limited(found: list[AffectedStatus], more: int = 0) -> dict[str, Any]:
 
 
 def _claimant(pod: str) -> AffectedStatus:
-    """Return a pod of a conflict: `namespace/name`, or a uid if its name is unknown."""
+    """Return an owner of a conflict: `namespace/name`, a uid without a name, or `job 1234`."""
     namespace, slash, name = pod.partition("/")
     known = {"namespace": namespace, "pod": name} if slash else {"uid": pod}
+    if pod.startswith(("job ", "container ")):  # no pod has a blank in its name
+        known = {"pod": pod}
     empty = dict.fromkeys(("namespace", "pod", "container", "uid"))
     return AffectedStatus(**{**empty, **known}, part="claims")
 

@@ -39,6 +39,7 @@ class HolderStatus(ContainerStatus, frozen=True, kw_only=True):
         evidence: evidence of the claim.
         age_seconds: seconds since the source last confirmed its claims; null if it never did.
         use: what the container itself uses of the device; null without usage accounts.
+        facts: what is known of a job, or of a container without a pod, by name; missing for a pod.
     """
 
     since: Moment
@@ -49,6 +50,7 @@ class HolderStatus(ContainerStatus, frozen=True, kw_only=True):
     evidence: str
     age_seconds: Figure | None
     use: UseStatus | None = None
+    facts: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class AccessStatus(ContainerStatus, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from pipeline.model import Holder
+from pipeline.model import Holder, owner_text
 from pipeline.model.availability import Availability, CardState
 from pipeline.model.bitmask import bits
 from pipeline.model.topology_tree import SYMBOLS, Group, Node, Topology
@@ -128,7 +128,9 @@ def _holder(holder: Holder) -> str:
     subject = holder.subject
     pod = subject.pod or subject.uid or subject.container_id
     name = f"{subject.namespace}/{pod}" if subject.namespace else pod
-    if subject.container:
+    if subject.kind != "pod":
+        name = owner_text(subject.namespace, subject.pod, subject.uid)
+    elif subject.container:
         name += f" ({subject.container})"
     return name if holder.share in {None, 1} else f"{name} {holder.share:g}"
 

@@ -89,6 +89,8 @@ def pod_errors(
     victims_by_subject: dict[EventSubject, list[XidVictim]] = {}
     nameless = 0
     for victim in error.victims:
+        if victim.subject.kind != "pod":  # an Event can only be about a pod
+            continue
         subject = _event_subject(victim, error.code)
         if subject is None:
             nameless += 1

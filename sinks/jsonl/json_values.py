@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from pipeline.model import NS, Device, PartialRef, PodInfo
+from pipeline.model import NS, Device, PartialRef, PodInfo, owner_facts
 
 _MAX_TIME_NS: Final = 253_402_300_799 * NS
 """The end of the year 9999, since RFC 3339 has four digits for the year."""
@@ -71,7 +71,12 @@ def device_object(device: Device) -> dict[str, Any]:
 
 
 def container_object(subject: PartialRef, pod: PodInfo | None) -> dict[str, Any]:
-    """Return the known properties of a container and its pod."""
+    """Return the known properties of a container and its pod.
+
+    Of a job, and of a container without a pod: its kind, uid and facts.
+    """
+    if subject.kind != "pod":
+        return {"kind": subject.kind, "uid": subject.uid, **owner_facts(subject, pod)}
     known = {
         "namespace": subject.namespace,
         "pod": subject.pod,

@@ -35,8 +35,9 @@ class Entry:
 def entries_of(attributions: Iterable[Attribution], ids: Ids) -> tuple[Entry, ...]:
     """Return one entry for each container that holds a device, sorted by names.
 
-    Containers without a complete name are left out. Holders that podgpu read from a pod list are
-    left out too: another program wrote them, and they must not occur twice.
+    Containers without a complete name are left out, and so are jobs and containers without pods.
+    Holders that podgpu read from a pod list are left out too: another program wrote them, and they
+    must not occur twice.
 
     Args:
         attributions: attributions in device order.
@@ -48,6 +49,8 @@ def entries_of(attributions: Iterable[Attribution], ids: Ids) -> tuple[Entry, ..
         for holder in attribution.holders:
             subject = holder.subject
             names = subject.namespace, subject.pod, subject.container
+            if subject.kind != "pod":
+                continue
             if all(names) and holder.evidence is not Evidence.POD_LIST_FILE:
                 # Two pods with one name, one of them terminating, are one container for readers.
                 held.setdefault(names, {})[device.uuid] = device

@@ -48,9 +48,10 @@ def desired_annotations(
 ) -> dict[PodRef, DesiredAnnotations]:
     """Return for each pod that holds devices what its annotations should contain.
 
-    Holders without a valid pod name are left out. A pod is left out completely if it is uncertain
-    what it holds: one of its devices has a conflict and holders in several pods, or several pods
-    have its name. Annotations with only a part of its devices would be wrong.
+    Holders without a valid pod name are left out, and so are jobs and containers without pods. A
+    pod is left out completely if it is uncertain what it holds: one of its devices has a conflict
+    and holders in several pods, or several pods have its name. Annotations with only a part of its
+    devices would be wrong.
 
     Args:
         attributions: in device order.
@@ -64,6 +65,8 @@ def desired_annotations(
         for holder in attribution.holders:
             place, uid = PodRef(holder.subject.namespace, holder.subject.pod), _uid(holder)
             pods.add((place, uid))
+            if holder.subject.kind != "pod":
+                continue
             containers = held.setdefault(place, {}).setdefault(attribution.device.uuid, {})
             containers[holder.subject.container] = None
             uids.setdefault(place, set()).add(uid)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.nvml.fixtures import fake_nvml as fake_nvml  # noqa: PLC0414 - a fixture
+from tests.sources.docker.contract import SOCKET as DOCKER
 from tests.sources.nri.contract import SOCKET as RUNTIME
 from tests.sources.podresources.contract import SOCKET as KUBELET
 from tests.support.warning_check import warnings_are_on_the_status_page
@@ -47,6 +48,19 @@ def kubelet_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def runtime_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with separate_process("tests.fakes.nri", tmp_path_factory.mktemp("runtime") / RUNTIME) as path:
         yield path
+
+
+@pytest.fixture(scope="session")
+def docker_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with separate_process("tests.fakes.docker", tmp_path_factory.mktemp("docker") / DOCKER) as path:
+        yield path
+
+
+@pytest.fixture
+def fake_daemons(
+    fake_kubelet: None, fake_runtime: None, docker_process: Path, tmp_path: Path
+) -> None:
+    (tmp_path / DOCKER).symlink_to(docker_process)
 
 
 @pytest.fixture

@@ -24,9 +24,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def source(
-    kind: str, tmp_path: Path, fake_nvml: FakeNvml, fake_kubelet: None, fake_runtime: None
-) -> Source:
+def source(kind: str, tmp_path: Path, fake_nvml: FakeNvml, fake_daemons: None) -> Source:
     return build_source(kind, options_of("source", kind, tmp_path))
 
 

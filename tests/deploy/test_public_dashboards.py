@@ -15,6 +15,7 @@ from config.schema import Counters
 from pipeline.counters.plan_builder import planned
 from pipeline.fields import called
 from pipeline.fields.name_answers import NameAnswers
+from pipeline.model import NS, DeviceJobs, JobsReplaced
 from tests.pipeline.exposition.pages import context, of, parsed, rendered
 from tests.support.nodes import Node, claim, every_field, gpu, mig
 
@@ -27,7 +28,6 @@ OF_THE_SCRAPE = {"instance", "job", "cluster_id"}
 NOT_THERE = {
     "uid": "OpenCost groups by it, and dcgm-exporter does not have it either",
     "uuid": "of the label form dcgm-old; grouping by a label that is missing changes no value",
-    "hpc_job": "of jobs of a batch system",
 }
 """Labels of queries that are not on the page, each named in the documentation."""
 
@@ -85,6 +85,7 @@ def labels_on_the_page(board: Dashboard) -> dict[str, set[str]]:
     devices = [gpu(0), gpu(1), mig(gpu(1), 1)]
     node.has(*devices)
     node.podlist(claim(devices[0].uuid, "train-0"))
+    node.say(JobsReplaced((DeviceJobs(0, None, ("4711",)),), 300 * NS), "jobs", "jobfiles")
     node.reads(*every_field(devices, plan=reading.plan))
     # As with `--kubernetes-virtual-gpus`: instances have the readings of their GPU too.
     page = rendered(node.snapshot(), ctx=ctx, labels=board.form, sharing="copies")

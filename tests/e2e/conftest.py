@@ -1,5 +1,6 @@
 """Fixtures of the end-to-end tests: programs that are started and stopped."""
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from tests.e2e import debian, peers
 from tests.e2e.collector import Collector, collecting
+from tests.e2e.docker_node import Docker, running_docker
 from tests.e2e.helm import Helm
 from tests.e2e.image import Image, tool
 from tests.e2e.image import build as build_image
@@ -15,8 +17,10 @@ from tests.e2e.kube.background import Background
 from tests.e2e.kube.cluster import Cluster
 from tests.e2e.kube.full_cluster import missing_rights
 from tests.e2e.node import Node, running
+from tests.e2e.podman_node import Podman, running_podman
 from tests.e2e.prometheus import Server
 from tests.e2e.prometheus3 import Prometheus3, Taking, taking
+from tests.e2e.slurm_node import Slurm, running_slurm
 from tests.fakes.kubelet import FakeKubelet
 from tests.fakes.nvml import Scenario
 
@@ -54,6 +58,9 @@ _BUILT_FOR: Mapping[str, Callable[[], object]] = {
     "kubectl": peers.kubectl,
     "cosign": peers.cosign,
     "syft": peers.syft,
+    "slurm": debian.slurm,
+    "daemon": debian.docker,
+    "podman": debian.podman,
 }
 """Functions that build the programs of fixtures."""
 
@@ -187,6 +194,44 @@ def take(tmp_path: Path) -> Iterator[Take]:
 def prometheus3(take: Take) -> Prometheus3:
     """A Prometheus that receives OTLP, with some promoted resource attributes."""
     return take(Taking())
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[Slurm]:
+    """A Slurm of one node. A test ends its jobs itself."""
+    if missing := missing_rights():
+        pytest.skip(f"Slurm needs more rights: {missing}")
+    # Jobs of other users must be able to enter the folder.
+    with tempfile.TemporaryDirectory(prefix="podgpu-slurm-") as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        with running_slurm(folder) as started:
+            yield started
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[Podman]:
+    """A Podman whose containers can have GPUs. A test removes its containers itself."""
+    if missing := missing_rights():
+        pytest.skip(f"Podman needs more rights: {missing}")
+    # A short path: that of a socket may have 107 characters.
+    with (
+        tempfile.TemporaryDirectory(prefix="podgpu-podman-") as made,
+        running_podman(Path(made)) as started,
+    ):
+        yield started
+
+
+@pytest.fixture(scope="session")
+def docker() -> Iterator[Docker]:
+    """A Docker whose containers can have GPUs. A test removes its containers itself."""
+    if missing := missing_rights():
+        pytest.skip(f"Docker needs more rights: {missing}")
+    with (
+        tempfile.TemporaryDirectory(prefix="podgpu-docker-") as made,
+        running_docker(Path(made)) as started,
+    ):
+        yield started
 
 
 @pytest.fixture

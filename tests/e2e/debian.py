@@ -3,6 +3,7 @@
 Installing a package would start a service and leave a user and a configuration on the machine.
 """
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -108,6 +109,85 @@ def shells_and_systemd() -> Path:
     return root / "usr"
 
 
+@dataclass(frozen=True, slots=True)
+class Slurm:
+    """The folders of the programs of Slurm and munge, and the variable that they need."""
+
+    bin: Path
+    sbin: Path
+    plugins: Path
+    env: Mapping[str, str]
+
+
+def slurm() -> Slurm:
+    """Return the programs; download them first if they are missing."""
+    root = _CACHE / "slurm"
+    if not root.is_dir():
+        packages = ("slurmctld", "slurmd", "slurm-client", "munge")
+        _unpack("slurm", root, packages, finish=_name_daemons)
+    libraries = next(root.glob("usr/lib/*/slurm-wlm"))
+    path = f"{libraries.parent}:{libraries}"
+    found = Slurm(root / "usr/bin", root / "usr/sbin", libraries, {"LD_LIBRARY_PATH": path})
+    for program in (found.sbin / "slurmctld", found.sbin / "munged", found.bin / "srun"):
+        _check(program, found.env)
+    return found
+
+
+def _name_daemons(unpacked: Path, _root: Path) -> None:
+    """Give Slurm's daemons their names: they decide by their own name which plugins they load."""
+    for name in ("slurmctld", "slurmd", "slurmstepd"):
+        (unpacked / "usr/sbin" / name).symlink_to(f"{name}-wlm")
+
+
+@dataclass(frozen=True, slots=True)
+class Podman:
+    """Podman, the programs that it starts, and the variable that it needs."""
+
+    podman: Path
+    conmon: Path
+    policy: Path
+    """The file that says from where images may come."""
+    env: Mapping[str, str]
+
+
+def podman() -> Podman:
+    """Return the programs; download them first if they are missing."""
+    root = _CACHE / "podman"
+    if not root.is_dir():
+        _unpack("podman", root, ("podman", "conmon"))
+    libraries = next(root.glob("usr/lib/*-linux-gnu"))
+    found = Podman(
+        root / "usr/bin/podman",
+        root / "usr/bin/conmon",
+        root / "etc/containers/policy.json",
+        {"LD_LIBRARY_PATH": str(libraries)},
+    )
+    _check(found.podman, found.env)
+    _check(found.conmon)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Docker:
+    """Docker's client and daemon, and the folders of the programs that the daemon starts."""
+
+    client: Path
+    daemon: Path
+    path: str
+
+
+def docker() -> Docker:
+    """Return the programs; download them first if they are missing."""
+    root = _CACHE / "docker"
+    if not root.is_dir():
+        _unpack("docker", root, ("docker.io", "containerd", "runc"))
+    folders = (root / "usr/bin", root / "usr/sbin")
+    found = Docker(folders[0] / "docker", folders[1] / "dockerd", ":".join(map(str, folders)))
+    for program in (found.client, found.daemon, folders[1] / "runc"):
+        _check(program)
+    return found
+
+
 def _merge_usr(unpacked: Path, _root: Path) -> None:
     """Move files to the paths that they have on a machine where /bin and /lib are links."""
     for name in ("bin", "sbin", "lib"):
@@ -181,18 +261,19 @@ def _download(name: str, folder: Path, whole: Sequence[str]) -> None:
         _run(*command, cwd=folder)
 
 
-def _check(program: Path) -> None:
+def _check(program: Path, env: Mapping[str, str] | None = None) -> None:
     """Assert that the loader finds every library, because dependencies are not installed."""
-    listed = _run("ldd", str(program), cwd=program.parent)
+    listed = _run("ldd", str(program), cwd=program.parent, env=env)
     missing = [line.strip() for line in listed.splitlines() if "not found" in line]
     if missing:
         raise RuntimeError(f"{program} lacks libraries: {', '.join(missing)}")
 
 
-def _run(*command: str, cwd: Path) -> str:
+def _run(*command: str, cwd: Path, env: Mapping[str, str] | None = None) -> str:
     done = subprocess.run(
         command,
         cwd=cwd,
+        env={**os.environ, **(env or {})},
         capture_output=True,
         text=True,
         check=False,

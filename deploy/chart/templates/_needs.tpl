@@ -48,12 +48,20 @@
 {{- include "podgpu.asroot" (list $needs (printf "%s: only root can read the checkpoint" $who)) -}}
 {{- else if eq $it.kind "podlist" -}}
 {{- include "podgpu.mount" (list $root $needs (printf "%s.path" $at) ($it.path | default "/var/lib/kubelet/pod-resources/podlist.json") true false (printf "%s reads podlist.json" $who)) -}}
+{{- else if eq $it.kind "jobfiles" -}}
+{{- include "podgpu.mount" (list $root $needs (printf "%s.path" $at) ($it.path | default "/run/gpu-jobs") false false (printf "%s reads the jobs of a batch system" $who)) -}}
 {{- else if eq $it.kind "nri" -}}
 {{- include "podgpu.mount" (list $root $needs (printf "%s.socket" $at) ($it.socket | default "/var/run/nri/nri.sock") true false (printf "%s connects as a plugin to the container runtime's socket" $who)) -}}
 {{- include "podgpu.asroot" (list $needs (printf "%s: the runtime's socket belongs to root" $who)) -}}
 {{- if ne ($it.inject | default "off" | toString) "off" -}}
 {{- include "podgpu.exclusive" (list $needs (printf "%s: two plugins that inject prevent the creation of containers" $who)) -}}
 {{- end -}}
+{{- else if eq $it.kind "docker" -}}
+{{- $socket := $it.socket | default "/var/run/docker.sock" -}}
+{{- if not (include "podgpu.mountedbyvalues" (list $root $socket)) -}}
+{{- $_ := set $needs.files $socket (dict "host" $socket "type" "Socket" "why" (printf "%s reads the containers of Docker or Podman" $who)) -}}
+{{- end -}}
+{{- include "podgpu.asroot" (list $needs (printf "%s: the daemon's socket belongs to root" $who)) -}}
 {{- else if eq $it.kind "pods" -}}
 {{- if not $it.kubeconfig -}}
 {{- include "podgpu.right" (list $needs "" "pods" (list "list" "watch")) -}}

@@ -7,6 +7,7 @@ from pipeline.status_page.display_text import (
     UNKNOWN,
     access_text,
     conflicts_text,
+    facts_text,
     holder_name,
     kilowatt_hours,
     part,
@@ -67,7 +68,8 @@ def _holder(holder: HolderStatus, device: DeviceStatus, now: datetime, debug: bo
     long = span((now - holder.since).total_seconds())
     since = f'{least}<time datetime="{holder.since.isoformat()}">{_kept(long)}</time>'
     origin = _origin(holder) if debug else ""
-    notes = f'{f", {share}" if share else ""} <span class="soft">for {since}{origin}</span>'
+    facts = f"{text(facts_text(holder))}, " if facts_text(holder) else ""
+    notes = f'{f", {share}" if share else ""} <span class="soft">{facts}for {since}{origin}</span>'
     return _who(holder, notes, holder.use, device)
 
 

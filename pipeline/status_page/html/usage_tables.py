@@ -13,6 +13,7 @@ from pipeline.status_page.display_text import (
     gpu_name,
     hours,
     kilowatt_hours,
+    owner_name,
     short_uuid,
     span,
 )
@@ -209,9 +210,7 @@ def _notes(day: DayStatus) -> str:
 
 
 def _name(pod: PodAmountsStatus) -> str:
-    if pod.pod is None:
-        return f"uid {pod.uid or UNKNOWN}"
-    return f"{pod.namespace}/{pod.pod}" if pod.namespace else pod.pod
+    return owner_name(None if pod.pod is None else pod.namespace, pod.pod, pod.uid or UNKNOWN)
 
 
 def _unique_name(pod: PodAmountsStatus, names: Mapping[str, int]) -> str:

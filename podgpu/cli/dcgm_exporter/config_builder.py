@@ -124,6 +124,7 @@ class ConfigBuilder:
         self._choice("kubernetes-gpu-id-type")
         if self._settings.switch("kubernetes"):
             self._holders()
+        self._jobs()
         self._page()
         self._counters()
         if self._settings.text("web-config-file"):
@@ -209,6 +210,12 @@ class ConfigBuilder:
             else:
                 self._put("sources.pods.labels", "kubernetes-enable-pod-labels", ("*",))
             draft.put("sources.pods.max_labels", _MAX_LABELS)
+
+    def _jobs(self) -> None:
+        name = "hpc-job-mapping-dir"
+        if self._settings.text(name):
+            self._draft.add_component("sources.jobs", "jobfiles", self._settings.origin(name))
+            self._put("sources.jobs.path", name)
 
     def _page(self) -> None:
         settings = self._settings

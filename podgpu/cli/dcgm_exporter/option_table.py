@@ -248,10 +248,13 @@ OPTIONS: Final = (
         "Mount the folder of the socket.",
         "sources.kubelet.sockets",
     ),
-    _not_supported(
+    Option(
         "hpc-job-mapping-dir",
         "",
-        "podgpu reports pods, not jobs of batch systems: there is no label `hpc_job`.",
+        "The folder in which a batch system lists the jobs of each GPU. Readings have one series "
+        "for each job, with the label `hpc_job`. podgpu's own fields have the label only if the "
+        "GPU has one job.",
+        "sources.jobs.path",
     ),
     _not_supported("container-labels", False, _NO_RUNTIME),
     _not_supported("container-runtime-socket", "", _NO_RUNTIME),

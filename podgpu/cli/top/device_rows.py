@@ -309,8 +309,15 @@ def _energy(joules: float, incomplete: bool) -> str:
 
 
 def _container_name(one: ContainerStatus) -> tuple[str, str]:
-    """Return the name of the pod, and that of the container in parentheses or an empty text."""
+    """Return the name of the pod, and that of the container in parentheses or an empty text.
+
+    Of a job, the second is its user; of a container without a pod its Compose service or image.
+    """
     whole = holder_name(one)
+    if isinstance(one, HolderStatus) and one.facts:
+        facts = (one.facts.get(name) for name in ("user", "compose_service", "image"))
+        main = next(filter(None, facts), "")
+        return whole, f"({main})" if main else ""
     container = f"({one.container})" if one.container else ""
     return whole.removesuffix(container).rstrip(), container
 

@@ -10,6 +10,7 @@ from pipeline.status_page.display_text import (
     gpu_name,
     hours,
     kilowatt_hours,
+    owner_name,
     placement_text,
     short_uuid,
     span,
@@ -217,9 +218,7 @@ def _figure(amounts: AmountsStatus, name: str) -> str:
 
 
 def _pod_name(pod: PodAmountsStatus) -> str:
-    if pod.pod is None:
-        return f"uid {pod.uid or UNKNOWN}"
-    return f"{pod.namespace}/{pod.pod}" if pod.namespace else pod.pod
+    return owner_name(None if pod.pod is None else pod.namespace, pod.pod, pod.uid or UNKNOWN)
 
 
 def _device_names(gpus: Sequence[GpuStatus]) -> dict[str, str]:

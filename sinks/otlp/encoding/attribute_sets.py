@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from pipeline.base.version import VERSION
 from pipeline.exposition.holder_labels import DCGM_ONLY, base, facts
 from pipeline.exposition.naming import PageNaming
-from pipeline.model import Attrs, Device, PartialRef, PodInfo
+from pipeline.model import Attrs, Device, PartialRef, PodInfo, owner_facts
 from sinks.otlp.encoding.semconv import HW_TYPE, VENDOR
 from sinks.otlp.messages import common_pb2
 
@@ -37,8 +37,28 @@ _CONTAINER_PREFIXES: Final = (
     "k8s.container.",
     "container.",
     "k8s.namespace.",
+    "podgpu.job.",
 )
 """Prefixes of attributes that identify a container, and so must not be added to all resources."""
+
+_CONTAINER_ATTRIBUTES: Final = {
+    "runtime": "container.runtime.name",
+    "container": "container.name",
+    "compose_project": "container.label.com.docker.compose.project",
+    "compose_service": "container.label.com.docker.compose.service",
+    "image": "container.image.name",
+}
+"""Attributes of the facts of a container without a pod."""
+
+_JOB_ATTRIBUTES: Final = {
+    "cluster": "podgpu.job.cluster",
+    "job": "podgpu.job.id",
+    "account": "podgpu.job.account",
+    "job_name": "podgpu.job.name",
+    "partition": "podgpu.job.partition",
+    "user": "podgpu.job.user",
+}
+"""Attributes of the facts of a job."""
 
 _UNKNOWN: Final = "unknown_service"
 """OpenTelemetry's name for a service without a name."""
@@ -169,15 +189,23 @@ def node_attributes(node: str, extra: Mapping[str, str]) -> Pairs:
 def container_attributes(
     subject: PartialRef, pod: PodInfo | None, node: str, extra: Mapping[str, str]
 ) -> Pairs:
-    """Return the attributes of a container's resource; unknown ones are left out.
+    """Return the attributes of the resource of a container or job; unknown ones are left out.
 
     Args:
-        subject: the container.
-        pod: metadata of its pod, if known.
+        subject: the container or job.
+        pod: metadata of its pod, or of the job or the container without a pod, if known.
         node: the node's name.
         extra: configured attributes. Those of a service, container, pod, namespace or workload are
             left out: they describe podgpu itself, not the container.
     """
+    added = {
+        name: value
+        for name, value in extra.items()
+        if not name.startswith(_CONTAINER_PREFIXES) and name not in _WORKLOADS.values()
+    }
+    if subject.kind != "pod":
+        service, identity = _owner_attributes(subject, pod, node)
+        return tuple((cleaned(service) | cleaned(added) | cleaned(identity)).items())
     identity = {
         "k8s.node.name": node,
         "k8s.namespace.name": subject.namespace,
@@ -203,14 +231,33 @@ def container_attributes(
         }
         service |= annotated
         instance |= {name: value for name, value in annotated.items() if name == _INSTANCE_ID}
-    added = {
-        name: value
-        for name, value in extra.items()
-        if not name.startswith(_CONTAINER_PREFIXES) and name not in _WORKLOADS.values()
-    }
     return tuple(
         (cleaned(service) | cleaned(added) | cleaned(instance) | cleaned(identity)).items()
     )
+
+
+def _owner_attributes(
+    subject: PartialRef, info: PodInfo | None, node: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the attributes of the service and of the identity of a job or a podless container.
+
+    The node is the host here: it need not be a node of Kubernetes. OpenTelemetry has conventions
+    for containers, and none for jobs.
+    """
+    known = owner_facts(subject, info)
+    identity = {"host.name": node}
+    if subject.kind == "job":
+        names, name, group = _JOB_ATTRIBUTES, "job_name", "cluster"
+    else:
+        names, name, group = _CONTAINER_ATTRIBUTES, "compose_service", "compose_project"
+        identity["container.id"] = subject.uid.partition("://")[2]
+    identity |= {names[fact]: text for fact, text in known.items()}
+    service = {
+        "service.namespace": known.get(group, ""),
+        "service.name": known.get(name) or subject.pod or _UNKNOWN,
+        _INSTANCE_ID: subject.uid,
+    }
+    return service, identity
 
 
 def _of_pod(pod: PodInfo) -> dict[str, str]:

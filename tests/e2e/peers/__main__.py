@@ -3,7 +3,7 @@
 A build within a test would count for the time that the test may take.
 """
 
-from tests.e2e import peers
+from tests.e2e import debian, peers
 
 if __name__ == "__main__":
     print(peers.build())
@@ -15,3 +15,4 @@ if __name__ == "__main__":
     print(peers.actionlint())
     print(peers.compose())
     print(peers.versitygw())
+    print(debian.slurm())

@@ -10,7 +10,7 @@ from pipeline.component.holder_sources import (
 )
 from pipeline.component.kind import Kind
 from pipeline.component.registry import KINDS
-from pipeline.model import NS, PodsReplaced, SourceAdded, SourceLost
+from pipeline.model import NS, ContainersReplaced, PodsReplaced, SourceAdded, SourceLost
 from tests.support.nodes import Node, claims, gpu, kubelet_claim, uuid_of
 from tests.support.topology import topology_read
 
@@ -66,6 +66,21 @@ def test_the_reason_names_a_listing_source_that_is_down_or_has_not_reported(kind
     assert availability_unknown_reason(node.snapshot()) == start + "has not reported yet"
     node.say(SourceLost("no such socket"), "who", kind)
     assert availability_unknown_reason(node.snapshot()) == start + "no such socket"
+
+
+@pytest.mark.parametrize("missing", ["kubelet", "docker"])
+def test_next_to_a_kubelet_both_the_pods_and_the_containers_are_needed(missing: str) -> None:
+    node = node_with_topology()
+    node.say(SourceAdded(1, ("claims",)), "kubelet", "podresources")
+    node.say(SourceAdded(2, ("owners",)), "docker", "docker")
+    if missing == "docker":
+        node.say(claims(), "kubelet", "podresources")
+    else:
+        node.say(ContainersReplaced((), 300 * NS), "docker", "docker")
+    assert availability_unknown_reason(node.snapshot()) == (
+        "pods, jobs and containers without pods can hold GPUs, and not all are known: "
+        f"{missing}: has not reported yet"
+    )
 
 
 def test_pods_is_not_a_source_of_all_holders() -> None:

@@ -17,6 +17,7 @@ from pipeline.model import (
     NS,
     AdvertisedResource,
     Claim,
+    ContainersReplaced,
     Device,
     Evidence,
     GpuProcess,
@@ -38,6 +39,7 @@ from pipeline.model import (
 from tests.pipeline.exposition.claimed_gpus import claimed_gpus
 from tests.pipeline.exposition.shared_gpus import shared_gpus
 from tests.support.nodes import START, Node, at, claim, claims, gpu, kubelet_claim, mig, reading
+from tests.support.owners import job, podless_container
 from tests.support.sinks import FakeSinkContext
 from tests.support.usage import account, used, with_usage
 
@@ -312,6 +314,47 @@ def usage() -> Snapshot:
     )
 
 
+def jobs_and_containers() -> Snapshot:
+    """A GPU of a job, one that two jobs share, one of a container, and one of two containers."""
+    node = Node()
+    devices = [gpu(at) for at in range(4)]
+    node.has(*devices)
+    uuids = [device.uuid for device in devices]
+    jobs = (
+        job("4711", uuids[0], account="physics", partition="gpu", job_name='train "big"'),
+        job("4712", uuids[1], share=0.5, user="bob"),
+        job("4713", uuids[1], share=0.25, user="eve"),
+    )
+    node.say(ContainersReplaced(jobs, 300 * NS), "slurm", "slurm")
+    containers = (
+        podless_container(
+            "lab-web-1",
+            *uuids[2:],
+            image="cuda:13.0",
+            compose_project="lab",
+            compose_service="web",
+        ),
+        podless_container("plain", uuids[3], runtime="podman"),
+    )
+    node.say(ContainersReplaced(containers, 300 * NS), "docker", "docker")
+    _readings(devices, node)
+    of_job, of_container = jobs[0].subject, containers[0].subject
+    return with_usage(
+        node.snapshot(),
+        account(
+            devices[0],
+            used(of_job.pod, namespace="hpc", container="", uid=of_job.uid, held=60 * NS, busy=NS),
+            until=at(60),
+        ),
+        account(
+            devices[2],
+            used("lab-web-1", namespace="", container="", uid=of_container.uid, held=60 * NS),
+            until=at(60),
+            busy=None,
+        ),
+    )
+
+
 SCENES: dict[str, Callable[[], Snapshot | None]] = {
     "plain-gpus": plain_gpus,
     "mig-instances": mig_instances,
@@ -323,5 +366,6 @@ SCENES: dict[str, Callable[[], Snapshot | None]] = {
     "topology": topology,
     "usage": usage,
     "shared-gpus": shared_gpus,
+    "jobs-and-containers": jobs_and_containers,
     "before-the-first-snapshot": lambda: None,
 }

@@ -1,4 +1,4 @@
-"""Tests of the pod and container of a process, read from each form of cgroup path."""
+"""Tests of the container or job of a process, read from each form of cgroup path."""
 
 import uuid
 
@@ -101,14 +101,65 @@ PARTIAL = {
     "a user": ("0::/user.slice/user-1000.slice/session-3.scope", PartialRef()),
     "a service, seen from a namespace": ("0::/../../../../system.slice/sshd.service", PartialRef()),
     "the root, seen from a namespace": ("0::/../../../..", PartialRef()),
-    "docker without pods": (f"0::/system.slice/docker-{ID}.scope", PartialRef()),
-    "docker without pods, by cgroupfs": (f"4:memory:/docker/{ID}", PartialRef()),
     "a name with pod in it": (f"0::/system.slice/tripod{UID}.service", PartialRef()),
     "a uid that is too short": (f"0::/kubepods/pod{UID[:-1]}/{ID}", PartialRef()),
     "both kinds of dashes": (f"0::/kubepods/pod{UID[:9]}{LOW[9:]}/{ID}", PartialRef()),
+    "a container's monitor of podman": (
+        f"0::/machine.slice/libpod-conmon-{ID}.scope",
+        PartialRef(),
+    ),
+    "a container of another runtime": (f"0::/default/{ID}", PartialRef()),
+    "a folder with the name of a job": ("0::/system.slice/job_7.service", PartialRef()),
+    "a job outside of Slurm": ("0::/user.slice/job_7", PartialRef()),
+    "Slurm's own daemon": ("0::/system.slice/slurmd.service", PartialRef()),
+    "the step daemon": ("0::/system.slice/slurmstepd.scope/system", PartialRef()),
     "nothing": ("", None),
     "no cgroup": ("not a cgroup\n", None),
 }
+
+
+DOCKER = PartialRef(uid=f"docker://{ID}", container_id=ID)
+PODMAN = PartialRef(uid=f"podman://{ID}", container_id=ID)
+JOB = PartialRef(container_id="slurm://1234")
+WITHOUT_PODS = {
+    "docker": (f"0::/system.slice/docker-{ID}.scope", DOCKER),
+    "docker, by cgroupfs": (f"4:memory:/docker/{ID}", DOCKER),
+    "docker, below a cgroup of its own": (f"0::/gpus.slice/docker-{ID}.scope", DOCKER),
+    "systemd in a container of docker": (f"0::/docker/{ID}/system.slice/cron.service", DOCKER),
+    "docker in docker": (f"0::/docker/{ID}/docker/{OTHER}", DOCKER),
+    "docker, seen from a namespace": (f"0::/../../system.slice/docker-{ID}.scope", DOCKER),
+    "podman": (f"0::/machine.slice/libpod-{ID}.scope", PODMAN),
+    "podman, the container's process": (f"0::/machine.slice/libpod-{ID}.scope/container", PODMAN),
+    "podman, by cgroupfs": (f"9:devices:/libpod_parent/libpod-{ID}", PODMAN),
+    "podman of a user": (
+        f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope",
+        PODMAN,
+    ),
+    "podman, a pod of podman": (
+        f"0::/machine.slice/machine-libpod_pod_{OTHER}.slice/libpod-{ID}.scope/container",
+        PODMAN,
+    ),
+    "a job, version 2": ("0::/system.slice/slurmstepd.scope/job_1234/step_0/user/task_0", JOB),
+    "a job of one of several nodes of a machine": (
+        "0::/system.slice/n1_slurmstepd.scope/job_1234/step_batch/user/task_special",
+        JOB,
+    ),
+    "a job, version 1": ("4:memory:/slurm/uid_1000/job_1234/step_0/task_0", JOB),
+    "a job, version 1, with the node's name": ("4:cpuset:/slurm_n1/uid_1000/job_1234/step_0", JOB),
+    "a job, on some controllers only": (
+        "9:freezer:/slurm/uid_1000/job_1234/step_0\n4:pids:/system.slice/slurmd.service\n0::/\n",
+        JOB,
+    ),
+    "podman in a job": (
+        f"0::/system.slice/slurmstepd.scope/job_1234/step_0/user/libpod-{ID}.scope",
+        JOB,
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), WITHOUT_PODS.values(), ids=WITHOUT_PODS.keys())
+def test_containers_without_pods_and_jobs_are_read(text: str, expected: PartialRef) -> None:
+    assert cgroups.container_of(text) == expected
 
 
 @pytest.mark.parametrize("text", BOTH.values(), ids=BOTH.keys())

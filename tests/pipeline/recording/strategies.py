@@ -15,6 +15,7 @@ from pipeline.model import (
     ContainerUsage,
     Device,
     DeviceAliasesReplaced,
+    DeviceJobs,
     DevicesDiscovered,
     DeviceUsage,
     DeviceUse,
@@ -24,6 +25,7 @@ from pipeline.model import (
     GpuProcess,
     Holding,
     Instant,
+    JobsReplaced,
     Level,
     MigPlace,
     Origin,
@@ -158,6 +160,7 @@ pods = st.builds(
         max_size=2,
     ).map(tuple),
 )
+pod_infos = st.none() | st.builds(PodInfo, texts, texts, texts, labels=pairs)
 containers = st.builds(
     RunningContainer,
     refs,
@@ -165,6 +168,7 @@ containers = st.builds(
     texts,
     st.none() | instants,
     some_claims,
+    pod_infos,
 )
 numbers = st.none() | st.integers(0, 99)
 cards = st.builds(
@@ -210,7 +214,6 @@ device_uses = st.builds(
     st.booleans(),
     st.booleans(),
 )
-pod_infos = st.none() | st.builds(PodInfo, texts, texts, texts, labels=pairs)
 xids = st.lists(st.tuples(ns, ns), max_size=2).map(tuple)
 holdings = st.builds(
     Holding,
@@ -286,6 +289,19 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(
         ResourcesAdvertised,
         st.lists(st.builds(AdvertisedResource, texts, ids), max_size=2).map(tuple),
+        ns,
+    ),
+    st.builds(
+        JobsReplaced,
+        st.lists(
+            st.builds(
+                DeviceJobs,
+                st.integers(0, 99),
+                st.none() | st.integers(0, 15),
+                st.lists(texts, max_size=2).map(tuple),
+            ),
+            max_size=2,
+        ).map(tuple),
         ns,
     ),
     st.builds(

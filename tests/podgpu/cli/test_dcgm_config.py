@@ -111,6 +111,8 @@ SETTINGS: list[tuple[str, dict[str, object]]] = [
         {"sinks.metrics.sharing": None, "sources.gpus.processes": False, "sources.pods": None},
     ),
     ("--kubernetes-enable-pod-labels", {"sources.pods": None, "sinks.metrics.inline": None}),
+    ("--hpc-job-mapping-dir /x", {"sources.jobs.kind": "jobfiles", "sources.jobs.path": "/x"}),
+    ("-k --hpc-job-mapping-dir=", {"sources.jobs": None}),
     ("-a 127.0.0.1:9500", {"sinks.metrics.listen": "127.0.0.1:9500"}),
     ("-a [::]:9400", {"sinks.metrics.listen": "[::]:9400"}),
     ("-o", {"sinks.metrics.labels": "dcgm-old"}),
@@ -233,7 +235,6 @@ def test_an_invalid_variable_is_reported_with_its_name() -> None:
                 )
             ],
         ),
-        ("--hpc-job-mapping-dir /x", ["--hpc-job-mapping-dir has no effect: podgpu reports pods,"]),
         (
             "--dump-enabled --enable-pprof --fake-gpus",
             [

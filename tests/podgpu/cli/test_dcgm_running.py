@@ -147,6 +147,30 @@ def test_labels_have_the_order_of_dcgm_exporter(
 
 
 @pytest.mark.slow
+def test_readings_have_the_jobs_that_a_batch_system_lists(
+    tmp_path: Path, node: dict[str, str], counters: Path
+) -> None:
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    (folder / "1").write_text("4711\n4712_3\n")
+    env = node | {"DCGM_HPC_JOB_MAPPING_DIR": str(folder)}
+    with exporter(["-f", str(counters)], tmp_path, env) as running:
+
+        def jobs() -> dict[str, list[tuple[str, str | None]]]:
+            return {
+                family: [(labels["gpu"], labels.get("hpc_job")) for labels in series]
+                for family, series in running.page().items()
+            }
+
+        expected = [("0", None), ("1", "4711"), ("1", "4712_3")]
+        wait_until(lambda: jobs() == dict.fromkeys(FAMILIES, expected), "two jobs")
+        (folder / "1").write_text("")
+        (folder / "0").write_text("4713")
+        moved = [("0", "4713"), ("1", None)]
+        wait_until(lambda: jobs() == dict.fromkeys(FAMILIES, moved), "one job")
+
+
+@pytest.mark.slow
 def test_variables_select_other_labels_and_devices(
     tmp_path: Path, node: dict[str, str], counters: Path
 ) -> None:

@@ -1,0 +1,1 @@
+"""The source `docker`: containers of Docker and Podman, and the GPUs that they were given."""

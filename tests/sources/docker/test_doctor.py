@@ -1,0 +1,48 @@
+"""The checks `docker.socket` and `docker.cgroups`."""
+
+from pathlib import Path
+
+from pipeline.component.findings import Finding, Verdict
+from sources.docker.doctor import examine
+from tests.fakes.docker import FakeDocker, described
+from tests.podgpu.doctor.support import context, is_bad, write
+from tests.sources.docker.contract import SOCKET, options
+from tests.support.owners import container_id_of
+
+
+async def findings(folder: Path, *containers: str) -> list[Finding]:
+    fake = FakeDocker(*(described(name) for name in containers))
+    async with fake.serving(folder / SOCKET):
+        return await examine(options(folder), context(folder))
+
+
+def has_cgroup(folder: Path, path: str) -> None:
+    write(folder / "node/proc/4242/cgroup", f"0::{path}\n")
+
+
+async def test_a_missing_socket_is_a_failure(tmp_path: Path) -> None:
+    [finding] = await examine(options(tmp_path), context(tmp_path))
+    assert finding.check == "docker.socket"
+    is_bad(finding, "failure", "no such file or directory", "mount its socket")
+
+
+async def test_a_daemon_that_responds_is_ok(tmp_path: Path) -> None:
+    [finding, cgroups] = await findings(tmp_path, "web")
+    assert (finding.verdict, finding.observed) == (
+        Verdict.OK,
+        "docker 20.10.24, 1 running containers",
+    )
+    assert (cgroups.check, cgroups.verdict) == ("docker.cgroups", Verdict.SKIPPED)
+
+
+async def test_cgroups_with_the_ids_of_containers_are_ok(tmp_path: Path) -> None:
+    has_cgroup(tmp_path, f"/system.slice/docker-{container_id_of('web')}.scope")
+    [_, finding] = await findings(tmp_path, "web")
+    assert finding.verdict == Verdict.OK
+
+
+async def test_a_cgroup_without_the_id_is_a_warning(tmp_path: Path) -> None:
+    has_cgroup(tmp_path, "/batch/job")
+    [_, finding] = await findings(tmp_path, "web")
+    assert finding.check == "docker.cgroups"
+    is_bad(finding, "warning", "does not contain its id", "--cgroup-parent")
