@@ -45,6 +45,11 @@ def _base() -> None:
             pass
 
 
+def _daemons() -> None:
+    debian.docker()
+    debian.podman()
+
+
 _BUILT_FOR: Mapping[str, Callable[[], object]] = {
     "cluster": peers.build,
     "collect": peers.collector,
@@ -59,7 +64,7 @@ _BUILT_FOR: Mapping[str, Callable[[], object]] = {
     "cosign": peers.cosign,
     "syft": peers.syft,
     "slurm": debian.slurm,
-    "daemon": debian.docker,
+    "daemon": _daemons,
     "podman": debian.podman,
 }
 """Functions that build the programs of fixtures."""
