@@ -272,6 +272,8 @@ RUNS = {
     "pipeline/kube/client_library.py": "modules of a podgpu package",
     "pipeline/kube/credentials.py": "programs of kubeconfigs, if they are allowed",
     "pipeline/component/registry.py": "podgpu's modules, listed in a table",
+    "podgpu/cli/archive/command.py": "podgpu's own module, in this Python",
+    "podgpu/cli/archive/resident.py": "the same; its arguments come from that module",
     "podgpu/cli/demo/ledger_place.py": "podgpu's own module, in this Python; no option leads there",
     "sources/hostengine/library.py": "DCGM's library: the path only if it is allowed",
     "sources/nvml/diagnosis/library_checks.py": "NVML by its name",
