@@ -17,6 +17,6 @@ def check_extra() -> None:
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         raise PermanentError(
-            f"an archive needs {' and '.join(missing)}: install podgpu with pip install "
-            "'podgpu[archive]', or use podgpu's image"
+            f"an archive needs {' and '.join(missing)}, of podgpu[archive]: use podgpu's image, or "
+            "type, in the folder of its source, pip install -c constraints.txt '.[archive]'"
         )
