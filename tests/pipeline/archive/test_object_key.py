@@ -106,6 +106,7 @@ def test_each_compacted_key_is_read_as_it_was_made(
     assert parse(str(key)) == key
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([RAW, "/", "%", "..", "v1", "-", "0", ".parquet"]), max_size=6))
 def test_whatever_is_read_is_made_again(parts: list[str]) -> None:
     key = "".join(parts)

@@ -75,6 +75,7 @@ def test_rows_of_raw_and_compacted_objects_are_there_once(archive: Archive) -> N
     assert len(archive.listed()) == 2
 
 
+@pytest.mark.slow
 def test_equal_rows_of_different_objects_are_counted_once(archive: Archive) -> None:
     archive.put(*rows(1, 4))
     archive.put(*rows(3, 6))
@@ -83,6 +84,7 @@ def test_equal_rows_of_different_objects_are_counted_once(archive: Archive) -> N
     assert archive.serials() == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("day", ["2026-11-30", "2026-12-01"])
 def test_different_rows_with_one_serial_are_refused_by_name(archive: Archive, day: str) -> None:
     first = archive.put(*rows(1, 4))
@@ -109,6 +111,7 @@ def test_a_compaction_refuses_different_rows_and_changes_nothing(archive: Archiv
     assert not (archive.folder / other).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [
@@ -135,6 +138,7 @@ def test_an_object_with_the_rows_of_another_name_is_refused(
     assert (archive.folder / key).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(1000) + b"PAR1"])
 @pytest.mark.parametrize("compacted", [False, True])
 def test_a_damaged_object_is_refused_by_name(

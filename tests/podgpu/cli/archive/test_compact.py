@@ -114,7 +114,9 @@ def test_a_day_is_closed_some_time_after_its_end(now: str, older_than: str, clos
 
 def test_a_missing_package_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podgpu.cli.archive.extra._PACKAGES", ("duckdb", "no_such_package"))
-    with pytest.raises(PermanentError, match=r"needs no_such_package: .*'\.\[archive\]'"):
+    with pytest.raises(
+        PermanentError, match=r"needs no_such_package, of podgpu\[archive\]: .*'\.\[archive\]'"
+    ):
         run(folder)
 
 
