@@ -144,6 +144,7 @@ def test_a_cluster_without_rules_is_not_left_out(
     assert report(found).total.accounted_ns == 3600 * 10**9
 
 
+@pytest.mark.slow
 def test_a_month_needs_few_queries() -> None:
     made = world(dict.fromkeys(range(31 * 24), RECORDED), tuple(range(31)))
     with serving(made.answer) as server:
