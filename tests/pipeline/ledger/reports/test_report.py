@@ -177,7 +177,7 @@ def test_rows_sum_to_the_totals(usage, by: GroupBy, prices: Prices) -> None:  # 
     assert total.held_ns + total.free_ns + total.unknown_ns == accounted
     if by.kind == "device":
         assert {row.key.parts[0] for row in found.rows if row.key} == {t.device for t in totals}
-    assert sum(row.holdings for row in rows) == total.holdings
+    assert sum(row.holdings or 0 for row in rows) == total.holdings
     for name, expected in (
         ("busy_ns", [one.busy_ns for one in totals]),
         ("energy_mj", [one.energy_mj for one in totals]),

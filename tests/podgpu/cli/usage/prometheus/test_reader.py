@@ -139,8 +139,8 @@ def test_a_cluster_without_rules_is_not_left_out(
     with serving(made.answer) as server:
         found = read(server, 1)
         assert levels(server) == [read_from]
-    told = [note for note in found.notes if "no recording rules are evaluated for" in note]
-    assert bool(told) == (read_from == "5m")
+    named = [note for note in found.notes if "no recording rules are evaluated for" in note]
+    assert bool(named) == (read_from == "5m")
     assert report(found).total.accounted_ns == 3600 * 10**9
 
 
