@@ -81,6 +81,7 @@ def open_usage(
     device: str = "",
     changes: Sequence[int] = (),
     by: GroupBy | None = None,
+    now_ns: int = 0,
 ) -> Iterator[FleetUsage]:
     """Read and sum the usage in a span of time; the result is valid in the context.
 
@@ -91,6 +92,7 @@ def open_usage(
         device: first characters of the UUID of a GPU or a MIG instance; empty for all.
         changes: moments at which prices change, in nanoseconds of Unix time: full hours, sorted.
         by: the only grouping of the result; None for any grouping, which needs more memory.
+        now_ns: the present time, in nanoseconds of Unix time: see `open_rows`.
 
     Raises:
         TransientError: a location cannot be read now.
@@ -98,7 +100,7 @@ def open_usage(
             GPUs have the UUID.
     """
     start_ns, end_ns = span
-    with open_rows(locations, start_ns, clusters=clusters) as sources:
+    with open_rows(locations, start_ns, clusters=clusters, now_ns=now_ns) as sources:
         sum_usage(sources, start_ns, end_ns, changes, _detail(by))
         first_ns, beyond_ns = start_ns // HOUR_NS * HOUR_NS, -(-end_ns // HOUR_NS) * HOUR_NS
         find_gaps(sources, first_ns, beyond_ns)

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from pipeline.archive.database import Database, literal
+from pipeline.archive.report.owner_sql import kind_of_owner
 from pipeline.base.errors import PermanentError
 from pipeline.ledger.reports import GroupBy, GroupedUsage, GroupKey, PriceClass, Tally
-from pipeline.ledger.reports.groups import group_keys
+from pipeline.ledger.reports.groups import OWN_WORKLOADS, OWNER_FACTS, group_keys
 from pipeline.ledger.schema import HOUR_NS
+from pipeline.model import OwnerKind
 from pipeline.model.ledger_usage import DeviceTotal
 
 MOST_GROUPS: Final = 200_000
@@ -78,21 +80,50 @@ nullif(
 )
 """
 
+
+def _label(key: str) -> str:
+    """Return an SQL expression for a label of an owner."""
+    path = literal(f'$."{key}"')
+    return f"""CASE WHEN changed.pod_hash IS NULL THEN json_extract_string(named.labels, {path})
+        ELSE changed.labels[{literal(key)}] END"""
+
+
+def _of(kind: OwnerKind, value: str) -> str:
+    """Return an SQL expression for a value that only one kind of owner has; NULL if empty."""
+    return f"CASE WHEN {_KIND} = '{kind}' THEN nullif({value}, '') END"
+
+
+_KIND: Final = kind_of_owner("named.pod_uid")
+# Only pods are in a namespace. For a job, it is the Slurm cluster.
+_NAMESPACE: Final = _of("pod", "named.known_namespace")
+_OWN_WORKLOAD: Final = "CASE {kind} {cases} END".format(
+    kind=_KIND, cases=" ".join(f"WHEN '{kind}' THEN '{own}'" for kind, own in OWN_WORKLOADS.items())
+)
+
 _KEYS: Final = {
-    "namespace": ("nullif(named.known_namespace, '')",),
+    "namespace": (_NAMESPACE,),
     "pod": (
         "nullif(named.cluster, '')",
         "nullif(named.node, '')",
-        "nullif(named.known_namespace, '')",
+        _NAMESPACE,
         "nullif(named.known_pod, '')",
         "nullif(named.pod_uid, '')",
     ),
     "workload": (
-        "nullif(named.known_namespace, '')",
-        f"CASE WHEN {_OWNER_NAME} IS NULL THEN 'Pod' ELSE nullif({_OWNER_KIND}, '') END",
+        _NAMESPACE,
+        f"CASE WHEN {_OWNER_NAME} IS NULL THEN {_OWN_WORKLOAD} ELSE nullif({_OWNER_KIND}, '') END",
         f"""coalesce({_OWNER_NAME}, nullif(named.known_pod, ''),
             'uid ' || coalesce(nullif(named.pod_uid, ''), 'unknown'))""",
     ),
+    "job": (
+        _of("job", "named.cluster"),
+        _of("job", "named.known_namespace"),
+        _of("job", "named.known_pod"),
+        _of("job", _label("job_name")),
+        _of("job", _label("user")),
+        _of("job", "named.pod_uid"),
+    ),
+    **{fact: (_of(kind, _label(fact)),) for fact, kind in OWNER_FACTS.items()},
     "device": (
         "nullif(cluster, '')",
         "nullif(node, '')",
@@ -103,6 +134,7 @@ _KEYS: Final = {
     "node": ("nullif(cluster, '')", "nullif(node, '')"),
     "cluster": ("nullif(cluster, '')",),
 }
+_OF_FACTS: Final = {"workload", "job", "label", *OWNER_FACTS}
 
 # The unknown time of a device is a part of the time that no container held it.
 _FREE: Final = """
@@ -175,7 +207,7 @@ def grouped_usage(
     Raises:
         PermanentError: there are too many groups, or the memory limit is too low.
     """
-    if by.kind in {"workload", "label"}:
+    if by.kind in _OF_FACTS:
         database.execute(_CHANGED_PODS)
         database.execute(_CHANGED_FACTS)
     query = _query(by, devices)
@@ -198,11 +230,7 @@ def _query(by: GroupBy, devices: Sequence[int] | None) -> str:
     wanted = "true" if devices is None else f"id IN ({', '.join(map(str, devices))})"
     columns: Sequence[str] = _KEYS.get(by.kind, ())
     if by.kind == "label":
-        path = literal(f'$."{by.label}"')
-        columns = (
-            f"""CASE WHEN changed.pod_hash IS NULL THEN json_extract_string(named.labels, {path})
-                ELSE changed.labels[{literal(by.label)}] END""",
-        )
+        columns = (_label(by.label),)
     names = [f"key_{number}" for number in range(len(columns))]
     values = ", ".join(f"{column} AS {name}" for column, name in zip(columns, names, strict=True))
     if by.is_of_devices:
@@ -212,7 +240,7 @@ def _query(by: GroupBy, devices: Sequence[int] | None) -> str:
         values=values,
         nulls=", ".join(f"NULL AS {name}" for name in names),
         hidden="namespace, pod, container, pod_uid, ledger, labels, owner_kind, owner_name",
-        joined=_WITH_CHANGED if by.kind in {"workload", "label"} else "",
+        joined=_WITH_CHANGED if by.kind in _OF_FACTS else "",
         wanted=wanted,
     )
 

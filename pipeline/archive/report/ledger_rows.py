@@ -51,7 +51,7 @@ def write_ledger_rows(
         The files by UTC day.
 
     Raises:
-        TransientError: the file cannot be read now.
+        TransientError: the file cannot be read now, or the folder cannot be written.
         PermanentError: the file is damaged, is not a ledger, or has an older or newer version.
     """
     files: dict[date, list[Path]] = {}
@@ -70,6 +70,11 @@ def write_ledger_rows(
     except (KeyError, OverflowError, TypeError, ValueError) as error:
         text = f"contains an invalid value: {error!r}"
         raise PermanentError(str(CorruptError(str(path), text))) from error
+    except OSError as error:
+        raise TransientError(
+            f"{path}: its rows cannot be written to a temporary file: {error}; free space in this "
+            "folder, or set TMPDIR to another one"
+        ) from error
     except LedgerError as error:
         invalid = isinstance(error, CorruptError | ForeignError)
         raise (PermanentError if invalid else TransientError)(str(error)) from error

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from pipeline.archive.database import Database, open_database
@@ -14,8 +13,10 @@ from pipeline.archive.object_selection import Selection, fetch_objects
 from pipeline.archive.object_store import ObjectStore
 from pipeline.archive.parquet_file import read_query
 from pipeline.archive.report.ledger_rows import write_ledger_rows
+from pipeline.archive.report.raw_merge import merge_raw
 from pipeline.archive.row_columns import day_of_moment
 from pipeline.archive.row_reading import VIEW, create_rows
+from pipeline.archive.work_folder import work_folder
 from pipeline.base.errors import PermanentError
 
 _ORIGINS: Final = """
@@ -49,6 +50,7 @@ def open_rows(
     start_ns: int,
     *,
     clusters: Collection[str] = (),
+    now_ns: int = 0,
     memory_mb: int = 640,
     threads: int = 2,
 ) -> Iterator[RowSources]:
@@ -59,6 +61,8 @@ def open_rows(
         start_ns: start of the report, in nanoseconds of Unix time. Later days than those of the
             report are needed too: they have the holdings that ended then.
         clusters: the clusters to read; empty for all.
+        now_ns: the present time, in nanoseconds of Unix time. Copies of killed processes that are
+            older than a minute are removed.
         memory_mb: memory limit of DuckDB in mebibytes.
         threads: number of DuckDB's threads.
 
@@ -72,11 +76,11 @@ def open_rows(
     queries: dict[date, list[str]] = {}
     sources = []
     with (
-        TemporaryDirectory(prefix="podgpu-usage-") as folder,
-        open_database(Path(folder), memory_mb=memory_mb, threads=threads) as database,
+        work_folder("podgpu-usage-", now_ns / 1e9) as folder,
+        open_database(folder, memory_mb=memory_mb, threads=threads) as database,
     ):
         for number, location in enumerate(dict.fromkeys(locations)):
-            copies = Path(folder) / f"{number:03}"
+            copies = folder / f"{number:03}"
             copies.mkdir()
             _check_exists(location)
             if is_ledger_file(location):
@@ -93,9 +97,10 @@ def open_rows(
                     clusters=clusters,
                     wanted=lambda day: day >= first,
                 )
+                found, merged = merge_raw(database, found, copies)
                 create_rows(database, found)
-                by_day = _queries_by_day(found)
-                paths = list(found.files)
+                by_day = _queries_by_day(found, merged)
+                paths = [*found.files, *(path for each in merged.values() for path in each)]
                 foreign += [f"{location}: {key}" for key in found.foreign]
             for day, query in by_day.items():
                 queries.setdefault(day, []).append(query)
@@ -120,9 +125,9 @@ def _check_exists(location: str) -> None:
         )
 
 
-def _queries_by_day(found: Selection) -> dict[date, str]:
+def _queries_by_day(found: Selection, merged: Mapping[date, Sequence[Path]]) -> dict[date, str]:
     """Return the query of each day's rows. A row is only in objects of its day."""
-    files: dict[date, list[Path]] = {}
+    files = {day: list(paths) for day, paths in merged.items()}
     for path, text in found.files.items():
         key = parse(text)
         if key is not None:

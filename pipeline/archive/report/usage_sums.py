@@ -19,6 +19,7 @@ from typing import Final, Literal
 
 from pipeline.archive.database import Database
 from pipeline.archive.report.ended_items import ENDED
+from pipeline.archive.report.owner_sql import kind_of_owner
 from pipeline.archive.report.row_sources import RowSources
 from pipeline.archive.row_columns import day_of_moment
 from pipeline.ledger.schema import HOUR_NS
@@ -160,7 +161,8 @@ _NAMES: Final = MappingProxyType(
     {
         "device": f"NULL AS ledger, NULL AS namespace, NULL AS pod, NULL AS container, "
         f"NULL AS pod_uid, {_NO_FACTS}",
-        "namespace": "NULL AS ledger, one.namespace, CASE WHEN one.pod = '' THEN '' END AS pod, "
+        "namespace": f"NULL AS ledger, CASE WHEN {kind_of_owner('one.pod_uid')} = 'pod' "
+        "THEN one.namespace ELSE '' END AS namespace, CASE WHEN one.pod = '' THEN '' END AS pod, "
         f"NULL AS container, CASE WHEN one.pod = '' THEN one.pod_uid END AS pod_uid, {_NO_FACTS}",
         "pod": "NULL AS ledger, one.namespace, one.pod, NULL AS container, one.pod_uid, "
         f"{_NO_FACTS}",

@@ -27,6 +27,7 @@ def print_archive_usage(arguments: argparse.Namespace, request: Request) -> int:
         clusters=arguments.clusters or (),
         device=request.device or "",
         changes=request.prices.changes,
+        now_ns=request.now_ns,
         by=request.by,
     ) as usage:
         _note_foreign(usage.sources.foreign)
@@ -47,7 +48,10 @@ def _print_focus(arguments: argparse.Namespace, request: Request) -> int:
     prices = request.prices
     assert isinstance(prices, PriceList)  # noqa: S101 - `options` refuses --format focus without it
     with open_rows(
-        arguments.locations, request.start_ns, clusters=arguments.clusters or ()
+        arguments.locations,
+        request.start_ns,
+        clusters=arguments.clusters or (),
+        now_ns=request.now_ns,
     ) as sources:
         _note_foreign(sources.foreign)
         hourly = arguments.charge_period == "hour"
