@@ -22,6 +22,9 @@ _OWNER_KINDS: Final = frozenset(
 )
 """Kinds of source that list all jobs, or all containers without pods."""
 
+POD_LISTING_KINDS: Final = LISTING_KINDS - _OWNER_KINDS
+"""Kinds of source that list all pods that hold GPUs."""
+
 _TOPOLOGY_KINDS: Final = frozenset({"nvml"})
 _SHOWN: Final = 3
 

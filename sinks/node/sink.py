@@ -9,7 +9,7 @@ from typing import Final, Self, TypeAlias
 
 from pipeline.base.errors import ApiError, TransientError
 from pipeline.component.contracts import SinkContext
-from pipeline.component.holder_sources import LISTING_KINDS, lists_holders
+from pipeline.component.holder_sources import POD_LISTING_KINDS, lists_holders
 from pipeline.component.readiness import HolderCompleteness
 from pipeline.component.shutdown import STOP_SECONDS
 from pipeline.component.warnings import warn
@@ -135,7 +135,7 @@ class NodeSink(ApiSink):
             self._log_once(
                 partial(warn, self._ctx),
                 "no source reports the holders of GPUs, so the annotation does not show which are "
-                f"free; add one of the sources {', '.join(sorted(LISTING_KINDS))}",
+                f"free; add one of the sources {', '.join(sorted(POD_LISTING_KINDS))}",
             )
         topology = snapshot.topology
         if topology is None and before is not None:
