@@ -56,6 +56,7 @@ from pipeline.model.owners import (
     job_uid,
     owner_kind,
     owner_text,
+    uid_prefixes,
 )
 from pipeline.model.pods import (
     Pod,

@@ -36,6 +36,11 @@ def owner_kind(uid: str) -> OwnerKind:
     return _KINDS.get(scheme, "pod") if end else "pod"
 
 
+def uid_prefixes(kind: OwnerKind) -> tuple[str, ...]:
+    """Return how the uids of a kind of owner begin; nothing for pods, whose uids have no prefix."""
+    return tuple(f"{scheme}{_SCHEME_END}" for scheme, one in _KINDS.items() if one == kind)
+
+
 def container_uid(runtime: ContainerRuntime, container_id: str) -> str:
     """Return the uid of a container without a pod.
 

@@ -2,16 +2,18 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Self, TypeAlias
 
 from config.message_text import nearest
+from pipeline.model import OwnerKind, owner_kind, owner_text
 from pipeline.model.ledger_usage import DeviceTotal
 
 GroupKind: TypeAlias = Literal[
-    "namespace", "pod", "workload", "device", "model", "node", "cluster", "label"
-]
+    "namespace", "pod", "workload", "job", "user", "account", "partition", "image", "device",
+    "model", "node", "cluster", "label",
+]  # fmt: skip
 
 _LABEL: Final = "label:"
 # A name and a prefix that is a DNS subdomain:
@@ -51,7 +53,7 @@ class GroupBy:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse `namespace`, `pod`, `workload`, `device`, `model`, `node`, `cluster`, `label:KEY`.
+        """Parse one of `GroupKind`, but `label:KEY` in place of `label`.
 
         Raises:
             GroupByError: the text is none of these, or KEY is not the key of a label.
@@ -83,26 +85,58 @@ class GroupBy:
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the parts of a group's key."""
-        placed = self.several_nodes and self.kind in {"pod", "device"}
-        return (_PLACE if placed else ()) + _FIELDS[self.kind]
+        return (_PLACES.get(self.kind, ()) if self.several_nodes else ()) + _FIELDS[self.kind]
 
     @property
     def is_of_devices(self) -> bool:
         """Whether groups are of devices, with all of their time, and not of containers."""
         return self.kind in {"device", "model", "node", "cluster"}
 
+    @property
+    def is_of_facts(self) -> bool:
+        """Whether groups are of jobs, or of a fact that only one kind of owner has."""
+        return self.kind == "job" or self.kind in OWNER_FACTS
+
 
 _FIELDS: Final[Mapping[GroupKind, tuple[str, ...]]] = {
     "namespace": ("namespace",),
     "pod": ("namespace", "pod", "pod_uid"),
     "workload": ("namespace", "owner_kind", "owner_name"),
+    "job": ("slurm_cluster", "job", "job_name", "user", "job_uid"),
+    "user": ("user",),
+    "account": ("account",),
+    "partition": ("partition",),
+    "image": ("image",),
     "device": ("device", "device_name"),
     "model": ("model", "profile"),
     "node": ("cluster", "node"),
     "cluster": ("cluster",),
     "label": ("label",),
 }
-_PLACE: Final = ("cluster", "node")
+# A job can run on several nodes.
+_PLACES: Final[Mapping[GroupKind, tuple[str, ...]]] = {
+    "pod": ("cluster", "node"),
+    "job": ("cluster",),
+    "device": ("cluster", "node"),
+}
+
+OWNER_FACTS: Final[Mapping[GroupKind, OwnerKind]] = {
+    "user": "job",
+    "account": "job",
+    "partition": "job",
+    "image": "container",
+}
+"""Groupings by a fact that only one kind of owner has: the label of the same name."""
+
+OWN_WORKLOADS: Final[Mapping[OwnerKind, str]] = {
+    "pod": "Pod",
+    "job": "SlurmJob",
+    "container": "Container",
+}
+"""Kind of the workload of an owner that belongs to none, and so is its own."""
+
+_WITHOUT_NAMESPACE: Final = ("User", "ComposeProject", "SlurmJob", "Container")
+"""Kinds of workloads of owners that are in no namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +187,8 @@ def group_keys(
     unique: Mapping[Parts, str] = {}
     if by.kind == "pod":
         unique = _pod_names(groups)
+    if by.kind == "job":
+        unique = _job_names(groups)
     if by.kind == "device" and by.several_nodes:
         placed = placed_device_names(totals)
         unique = {
@@ -191,19 +227,47 @@ def _pod_names(groups: Iterable[Parts]) -> Mapping[Parts, str]:
     for parts in groups:
         *_, namespace, pod, uid = parts
         name = uid_name(uid) if pod is None else pod
-        if namespace is not None or pod is not None:
+        if uid is not None and owner_kind(uid) != "pod":
+            name = owner_text("", pod or "", uid)
+        elif namespace is not None or pod is not None:
             name = f"{namespace or NONE}/{name}"
         alike.setdefault(name, []).append(parts)
-    found = {
-        parts: f"{name} ({uid_name(parts[-1])})" if len(members) > 1 else name
-        for name, members in alike.items()
-        for parts in members
-    }
-    # Pods of unknown UID on several nodes.
+    found = _with_uids(alike)
+    # Pods of unknown UID on several nodes, and jobs that run on several.
     count = Counter(found.values())
     return {
         parts: f"{name} on {parts[1] or NONE}, {parts[0] or NONE}" if count[name] > 1 else name
         for parts, name in found.items()
+    }
+
+
+def _job_names(groups: Iterable[Parts]) -> Mapping[Parts, str]:
+    """Return a unique name of each job for reports: `123 train (alice)`."""
+    alike: dict[str, list[Parts]] = {}
+    for parts in groups:
+        _, job, job_name, user, uid = parts[-5:]
+        name = NONE
+        if uid is not None:
+            name = " ".join([job or uid_name(uid), *filter(None, [job_name])])
+            name += f" ({user})" if user else ""
+        alike.setdefault(name, []).append(parts)
+    found = _with_uids(alike)
+    # Slurm clusters of the same name in several clusters.
+    count = Counter(found.values())
+    return {
+        parts: f"{name} in {parts[0] or NONE}" if count[name] > 1 else name
+        for parts, name in found.items()
+    }
+
+
+def _with_uids(alike: Mapping[str, Sequence[Parts]]) -> dict[Parts, str]:
+    """Return the name of each group, with its uid if groups of other uids have the same name."""
+    return {
+        parts: f"{name} ({uid_name(parts[-1])})"
+        if len({each[-1] for each in members}) > 1
+        else name
+        for name, members in alike.items()
+        for parts in members
     }
 
 
@@ -215,6 +279,8 @@ def _name(by: GroupBy, parts: Parts) -> str:
             return f"{uuid} {name}" if name else f"{uuid}"
         case "node", (None, node):
             return node or NONE
+        case "workload", (None, kind, name) if kind in _WITHOUT_NAMESPACE:
+            return f"{kind}/{name}"
         case "label", ("",):
             return EMPTY
         case _:

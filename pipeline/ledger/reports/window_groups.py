@@ -4,7 +4,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
 from pipeline.ledger.reports.grouped_usage import GroupedUsage, PriceClass
-from pipeline.ledger.reports.groups import GroupBy, Parts, group_keys, uid_name
+from pipeline.ledger.reports.groups import (
+    OWN_WORKLOADS,
+    OWNER_FACTS,
+    GroupBy,
+    Parts,
+    group_keys,
+    uid_name,
+)
 from pipeline.ledger.reports.sums import Tally
 from pipeline.model.ledger_usage import ContainerIdentity, DeviceTotal, UsageRow, UsageWindow
 
@@ -125,10 +132,20 @@ def _key(
         return one.device, total.name or None
     if one.container is None:
         return None
-    known = pods.get(_pod(one.container), one.container)
-    subject = known.subject
-    namespace, pod, uid = subject.namespace or None, subject.pod or None, subject.uid or None
+    return _owner_key(by, pods.get(_pod(one.container), one.container))
+
+
+def _owner_key(by: GroupBy, known: ContainerIdentity) -> Parts:
+    subject, labels = known.subject, dict(known.labels)
+    kind, pod, uid = subject.kind, subject.pod or None, subject.uid or None
+    # Only pods are in a namespace. For a job, it is the Slurm cluster.
+    namespace = (subject.namespace or None) if kind == "pod" else None
     match by.kind:
+        case "job" if kind == "job":
+            cluster = subject.namespace or None
+            return cluster, pod, labels.get("job_name") or None, labels.get("user") or None, uid
+        case "job":
+            return (None,) * len(by.fields)
         case "namespace":
             return (namespace,)
         case "pod":
@@ -136,6 +153,8 @@ def _key(
         case "workload" if known.owner_name:
             return namespace, known.owner_kind or None, known.owner_name
         case "workload":
-            return namespace, "Pod", pod or uid_name(uid)
-        case _:
-            return (dict(known.labels).get(by.label),)
+            return namespace, OWN_WORKLOADS[kind], pod or uid_name(uid)
+        case "label":
+            return (labels.get(by.label),)
+        case fact:
+            return ((labels.get(fact) or None) if kind == OWNER_FACTS[fact] else None,)

@@ -52,7 +52,8 @@ def add_usage(commands: Commands) -> None:
         metavar="WHAT",
         type=argument_type(_group_by),
         help="group by namespace (default), pod, workload, device, model, or label:KEY, a label of "
-        "pods; of several nodes also by node or cluster",
+        "pods; jobs by job, user, account or partition; containers without pods by image; of "
+        "several nodes also by node or cluster",
     )
     parser.add_argument(
         "--device",
@@ -207,6 +208,8 @@ def _places(arguments: argparse.Namespace) -> str:
     several = arguments.locations or arguments.prometheus is not None
     if arguments.by is not None and arguments.by.kind in ("node", "cluster") and not several:
         return f"--by {arguments.by} needs --from or --prometheus: a ledger is of one node"
+    if arguments.by is not None and arguments.prometheus is not None and arguments.by.is_of_facts:
+        return f"--by {arguments.by} needs a ledger or --from: --prometheus has only names of pods"
     return ""
 
 

@@ -13,6 +13,7 @@ import msgspec
 from pipeline.fields.xid_catalogue import XIDS
 from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import Prices, Report, Row
+from pipeline.model import PartialRef
 from pipeline.model.ledger_usage import DeviceTotal, UsageWindow
 from podgpu.cli.terminal_text import terminal_safe
 from podgpu.cli.usage.report_heading import gap_counts
@@ -264,8 +265,13 @@ def _xid(code: int, count: int) -> dict[str, Any]:
     }
 
 
+def _namespace(subject: PartialRef) -> str | None:
+    # Only pods are in a namespace. For a job, it is the Slurm cluster.
+    return (subject.namespace or None) if subject.kind == "pod" else None
+
+
 _HOLDING: Final[dict[str, Callable[[HoldingRecord], Any]]] = {
-    "namespace": lambda one: one.container.subject.namespace or None,
+    "namespace": lambda one: _namespace(one.container.subject),
     "pod": lambda one: one.container.subject.pod or None,
     "container": lambda one: one.container.subject.container or None,
     "pod_uid": lambda one: one.container.subject.uid or None,
@@ -287,5 +293,6 @@ _HOLDING: Final[dict[str, Callable[[HoldingRecord], Any]]] = {
     "busy_mean_ratio": lambda one: _decimal(one.busy_mean_ppm, 6),
     "busy_peak_ratio": lambda one: _decimal(one.busy_peak_ppm, 6),
     "xids": lambda one: [_xid(code, count) for code, count in one.xids],
+    "holder_kind": lambda one: one.container.subject.kind,
 }
 """Keys of a holding in JSON, each with a function that returns its value."""

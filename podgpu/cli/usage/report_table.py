@@ -167,10 +167,8 @@ def _notes(report: Report, rows: Iterable[list[str]]) -> Iterator[str]:
             f"{NONE}: busy for longer than its share of the time. IDLE of {TOTAL} is HELD minus "
             "BUSY of all rows"
         )
-    if report.by.kind == "label" and all(
-        row.key and row.key.parts == (None,) for row in report.rows
-    ):
-        yield f"no pod has the label {report.by.label}; check the option labels of the pods source"
+    if all(row.key and not any(part is not None for part in row.key.parts) for row in report.rows):
+        yield from _without_groups(report)
     if report.prices.charges_time and has_instances(report.window):
         yield (
             "a MIG instance costs a part of the GPU price, in proportion to its compute slices; "
@@ -178,6 +176,23 @@ def _notes(report: Report, rows: Iterable[list[str]]) -> Iterator[str]:
         )
     if report.by.is_of_devices and (report.prices.charges_time or report.prices.charges_energy):
         yield "the cost of devices includes free and unknown time, and usage of no known container"
+
+
+def _without_groups(report: Report) -> Iterator[str]:
+    """Yield a note about a report whose only group is `(none)`, or that has no group."""
+    by = report.by
+    if by.kind == "label":
+        yield f"no pod has the label {by.label}; check the option labels of the pods source"
+    elif by.kind == "image":
+        yield "no container without a pod held a device; the source docker reports them"
+    elif by.is_of_facts:
+        which = "" if by.kind == "job" else f" with a known {by.kind}"
+        yield f"no job{which} held a device; the source slurm reports jobs"
+    elif by.kind == "namespace" and report.rows:
+        yield (
+            "only pods are in a namespace: group jobs by job, user, account or partition, and "
+            "containers without pods by pod or image"
+        )
 
 
 def holding_lines(

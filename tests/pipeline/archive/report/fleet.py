@@ -16,20 +16,22 @@ from pipeline.ledger.file_open import open_readonly
 from pipeline.ledger.outbox import first_object, remove_object
 from pipeline.ledger.queries import read_window
 from pipeline.ledger.reports import GroupBy, GroupedUsage, GroupKey
-from pipeline.ledger.reports.groups import Parts
+from pipeline.ledger.reports.groups import Parts, group_keys
 from pipeline.ledger.reports.window_groups import grouped
 from pipeline.ledger.schema import HOUR_NS
 from pipeline.ledger.sealing import seal
 from pipeline.ledger.usage_delta import Amounts
 from pipeline.ledger.write_batch import Batch, HoldingRow
 from pipeline.ledger.writer_open import open_readwrite
-from pipeline.model import Device, Instant, PartialRef, PodInfo
-from pipeline.model.ledger_usage import Gap, UsageWindow
+from pipeline.model import Device, Instant, PartialRef, PodInfo, container_uid, job_uid
+from pipeline.model.ledger_usage import DeviceTotal, Gap, UsageWindow
 from tests.support.nodes import gpu, mig
 from tests.support.usage import holding
 
 NOON: Final = 500_000 - 500_000 % 24 + 12
 """The hour at which a node's time begins: noon, UTC."""
+
+_WORKLOADS: Final = {"pod": "Job", "job": "User", "container": "ComposeProject"}
 
 
 @dataclass
@@ -40,11 +42,13 @@ class LedgerNode:
         name: name of the node.
         folder: folder for the ledger.
         cluster: name of the cluster.
+        slurm: name of the Slurm cluster; empty for one of this node only.
     """
 
     name: str
     folder: Path
     cluster: str = "east"
+    slurm: str = ""
     now_ns: int = NOON * HOUR_NS
     holdings: int = 0
     devices: tuple[Device, ...] = field(init=False)
@@ -63,7 +67,18 @@ class LedgerNode:
         self._connection.close()
 
     def subject(self, pod: str, container: str = "main", *, named: bool = True) -> PartialRef:
-        """Return a container of a pod. UIDs are unique in a cluster."""
+        """Return a container of a pod, or a job or a container without a pod.
+
+        The name of a job is its id. The name of a container without a pod begins with `box`. UIDs
+        are unique in a cluster.
+        """
+        if pod.isdigit():
+            slurm = self.slurm or self.name
+            uid = job_uid(slurm, pod, 1_800_000_000)
+            return PartialRef(slurm, pod, uid=uid) if named else PartialRef(uid=uid)
+        if pod.startswith("box"):
+            uid = container_uid("docker", f"{pod}-{self.name}")
+            return PartialRef(pod=pod, uid=uid) if named else PartialRef(uid=uid)
         namespace = "ml" if pod < "c" else "web"
         uid = f"u-{pod}-{self.name}"
         return PartialRef(namespace, pod, container, uid) if named else PartialRef(uid=uid)
@@ -90,7 +105,7 @@ class LedgerNode:
     def describe(self, subject: PartialRef, owner: str, labels: dict[str, str]) -> None:
         """Report the workload and the labels of a pod."""
         pairs = tuple(sorted(labels.items()))
-        kind = "Job" if owner else ""
+        kind = _WORKLOADS[subject.kind] if owner else ""
         info = PodInfo(
             subject.uid,
             subject.namespace,
@@ -113,6 +128,7 @@ class LedgerNode:
             pod,
             self.devices[device],
             namespace=subject.namespace,
+            container=subject.container,
             uid=subject.uid,
             start=start,
             end=end,
@@ -182,12 +198,23 @@ def summed(
     return found
 
 
+def named(
+    usage: Iterable[GroupedUsage], by: GroupBy, totals: Sequence[DeviceTotal]
+) -> list[GroupedUsage]:
+    """Return usage with the names of its groups in a report, which decide the order of equals."""
+    found = list(usage)
+    parts = dict.fromkeys(one.key.parts for one in found if one.key is not None)
+    keys = {key.parts: key for key in group_keys(by, parts, totals)}
+    return [one if one.key is None else replace(one, key=keys[one.key.parts]) for one in found]
+
+
 def _placed(key: GroupKey, by: GroupBy, cluster: str, node: str) -> GroupKey:
     place: Parts = (cluster or None, node)
     parts = {
         "node": place,
         "cluster": place[:1],
         "pod": (*place, *key.parts),
+        "job": (*(place if any(key.parts) else (None,))[:1], *key.parts),
         "device": (*place, *key.parts),
     }.get(by.kind, key.parts)
     return GroupKey(parts, "")

@@ -17,7 +17,8 @@ from pipeline.ledger.reports import GroupBy, GroupedUsage, Prices, Report, Row, 
 from pipeline.ledger.reports.costs import State
 from pipeline.ledger.reports.grouped_usage import PriceClass
 from pipeline.ledger.schema import HOUR_NS
-from tests.pipeline.archive.report.fleet import NOON, LedgerNode, compact_all, summed
+from pipeline.model import CONTAINER_FACTS, JOB_FACTS
+from tests.pipeline.archive.report.fleet import NOON, LedgerNode, compact_all, named, summed
 from tests.pipeline.ledger.open_ledger import folder_in_memory
 from tests.support.examples import examples
 
@@ -26,8 +27,8 @@ pytestmark = pytest.mark.slow
 GROUPINGS = [
     GroupBy.parse(text)
     for text in (
-        "namespace", "pod", "workload", "device", "model", "node", "cluster", "label:team",
-        "label:a/b.c",
+        "namespace", "pod", "workload", "job", "user", "account", "partition", "image", "device",
+        "model", "node", "cluster", "label:team", "label:a/b.c",
     )
 ]  # fmt: skip
 CHANGE = (NOON - 1) * HOUR_NS
@@ -62,8 +63,11 @@ def rows_of(report: Report) -> dict[Any, Row]:
 AMOUNT = st.integers(0, 3 * HOUR_NS)
 MAYBE = st.none() | st.just(0) | AMOUNT
 GAIN = st.tuples(AMOUNT, MAYBE, MAYBE)
-POD = st.sampled_from(["a", "b", "c", ""])
-LABELS = st.dictionaries(st.sampled_from(["team", "a/b.c"]), st.sampled_from(["", "x", 'y"']))
+POD = st.sampled_from(["a", "b", "c", "7", "8", "box", ""])
+LABELS = st.dictionaries(
+    st.sampled_from(["team", "a/b.c", *JOB_FACTS, *CONTAINER_FACTS]),
+    st.sampled_from(["", "x", 'y"']),
+)
 USE = st.tuples(
     st.just("use"), st.integers(0, 3), POD, st.sampled_from(["main", "side"]), st.booleans(),
     GAIN, GAIN, st.integers(0, 2), st.booleans(),
@@ -147,20 +151,21 @@ def test_a_fleet_s_report_is_the_sum_of_the_nodes_reports(
                     placed = replace(by, several_nodes=True)
                     own: list[GroupedUsage] = summed(nodes, span, by, prices.changes)
                     own += summed(alone, span, by, prices.changes, clusters=False)
+                    own = named(own, placed, usage.window.totals)
                     expected = report_of_groups(usage.window, placed, prices, own)
                     found = usage.report(by, prices, usage.groups(by))
                     assert rows_of(found) == rows_of(expected), by
                     assert figures(found.total) == figures(expected.total)
         # A report that is only grouped in one way reads less.
-        for text in ("namespace", "pod", "node"):
+        for text in ("namespace", "pod", "user", "node"):
             by = GroupBy.parse(text)
             with open_usage(locations, span, changes=[CHANGE], by=by) as usage:
                 found = usage.report(by, ChangingPrices(Decimal(1)), usage.groups(by))
             own = summed(nodes, span, by, [CHANGE])
             own += summed(alone, span, by, [CHANGE], clusters=False)
-            expected = report_of_groups(
-                usage.window, replace(by, several_nodes=True), ChangingPrices(Decimal(1)), own
-            )
+            placed = replace(by, several_nodes=True)
+            own = named(own, placed, usage.window.totals)
+            expected = report_of_groups(usage.window, placed, ChangingPrices(Decimal(1)), own)
             assert rows_of(found) == rows_of(expected), by
         for node in (*nodes, *alone):
             node.close()

@@ -36,7 +36,7 @@ def ledger_at(path: Path, name: str = "books") -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--by", "owner"), "--by: write one of namespace, pod, workload, device, model, node"),
+        (("--by", "owner"), "--by: write one of namespace, pod, workload, job, user, account,"),
         (("--by", "namespce"), 'label:KEY; did you mean "namespace"? See podgpu usage --help'),
         (("--by", "labl:team"), 'did you mean "label:KEY"?'),
         (("--by", "label:"), "--by: write label:KEY"),

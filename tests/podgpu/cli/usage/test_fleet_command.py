@@ -213,6 +213,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, capsys: Cap
         (("--from", "/a", "--ledger", "/b"), "--ledger and --from exclude each other"),
         (("--cluster", "east"), "--cluster needs --from"),
         (("--by", "node"), "--by node needs --from or --prometheus"),
+        (("--by", "user", "--prometheus", "http://h:1"), "--by user needs a ledger or --from"),
         (("--month", "2027-01", "--since", "7d"), "--month is the whole span: remove --since"),
         (("--month", "2027-01", "--day", "2027-01-02"), "--month is the whole span: remove --day"),
         (("--prices", "/p", "--currency", "EUR"), "--prices names a file with all prices"),
