@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.archive.database import Database, literal, path_list
+from pipeline.archive.row_checks import check_columns
 from pipeline.archive.row_columns import COLUMNS, FORMAT
 from pipeline.base.errors import PermanentError
 from pipeline.base.version import VERSION
@@ -94,7 +95,8 @@ def read_metadata(
         keys: keys of the wanted values. A key that a file lacks is left out.
 
     Raises:
-        PermanentError: a file is not podgpu's, or has a higher format than this podgpu reads.
+        PermanentError: a file is not podgpu's, has a higher format than this podgpu reads, or has
+            a column of another type.
     """
     found: dict[Path, dict[str, str]] = {path: {} for path in files}
     wanted = ", ".join(literal(key) for key in (FORMAT_KEY, *keys))
@@ -117,4 +119,5 @@ def read_metadata(
                 f"{files[path]} has the format {text} of podgpu's archive, and this podgpu reads "
                 f"formats up to {FORMAT}; use a newer podgpu"
             )
+    check_columns(database, files)
     return found

@@ -8,6 +8,7 @@ from pipeline.archive.database import Database
 from pipeline.archive.object_key import RawKey, parse
 from pipeline.archive.object_selection import Selection, keys_in_errors
 from pipeline.archive.parquet_file import read_metadata, read_query
+from pipeline.archive.row_checks import IS_VALID
 from pipeline.base.errors import PermanentError
 
 VIEW: Final = "archive_rows"
@@ -64,26 +65,34 @@ def check_raw(database: Database, files: Mapping[Path, str]) -> None:
         PermanentError: an object is damaged or too new, or its rows are others.
     """
     read_metadata(database, files)
-    expected = {}
+    expected: dict[str, tuple[object, ...]] = {}
     for path, text in files.items():
         key = parse(text)
         if isinstance(key, RawKey):
             expected[str(path)] = (
                 *(key.cluster, key.node, key.ledger, key.day),
-                *(key.first, key.last, key.last - key.first + 1),
+                *(key.first, key.last),
+                *(key.last - key.first + 1,) * 2,
             )
     found = database.execute(
         "SELECT filename, cluster, node, ledger, day, min(serial), max(serial), "  # noqa: S608
-        f"count(DISTINCT serial) FROM ({read_query(list(files), names=True)}) "
+        f"count(DISTINCT serial), count(*), min(serial) FILTER (({IS_VALID}) IS NOT TRUE) "
+        f"FROM ({read_query(list(files), names=True)}) "
         "GROUP BY filename, cluster, node, ledger, day"
     )
-    seen = {str(name): tuple(values) for name, *values in found}
+    seen = {str(name): tuple(values) for name, *values, _ in found}
     for name, values in expected.items():
         if seen.get(name) != values or len(seen) != len(found):
-            refused = [str(row[0]) for row in found if tuple(row[1:]) != expected[str(row[0])]]
+            refused = [str(row[0]) for row in found if tuple(row[1:-1]) != expected[str(row[0])]]
             raise PermanentError(
                 f"{files[Path((refused or [name])[0])]} has other rows than its name states: "
                 "another program wrote or renamed it; move it to another place"
+            )
+    for name, *_, serial in found:
+        if serial is not None:
+            raise PermanentError(
+                f"{files[Path(str(name))]} has a row that podgpu does not write, with the serial "
+                f"{serial}: a value is missing, or is not of this day; move it to another place"
             )
 
 

@@ -14,7 +14,7 @@ def usage_row(serial: int, **values: str | int | None) -> Row:
         "serial": serial,
         "row": "usage",
         "day": "2026-11-30",
-        "hour": "2026-11-30T12:00:00Z",
+        "hour": f"{values.get('day', '2026-11-30')}T12:00:00Z",
         "device": "GPU-1",
         "gpu": "GPU-1",
         "model": "NVIDIA H200",
