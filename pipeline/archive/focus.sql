@@ -113,8 +113,16 @@ devices AS (
 held AS (
     SELECT
         period_start, cluster, node, device,
-        coalesce(nullif(namespace, ''), only_namespace, '') AS workload_namespace,
-        coalesce(owner_kind, 'Pod') AS workload_kind,
+        -- A pod, a job of Slurm, or a container without a pod. Only pods are in a namespace.
+        CASE
+            WHEN starts_with(pod_key, 'slurm://') THEN 'SlurmJob'
+            WHEN starts_with(pod_key, 'docker://') OR starts_with(pod_key, 'podman://')
+                THEN 'Container'
+            ELSE 'Pod' END AS holder,
+        if(holder = 'Pod', coalesce(nullif(namespace, ''), only_namespace, ''), '')
+            AS workload_namespace,
+        if(holder = 'SlurmJob', coalesce(nullif(pod, ''), only_pod), NULL) AS job,
+        coalesce(owner_kind, holder) AS workload_kind,
         coalesce(owner_name, nullif(pod, ''), only_pod, 'uid ' || pod_key) AS workload_name,
         coalesce(labels, '{}') AS labels,
         sum(held_ns) AS held_ns,
@@ -265,7 +273,8 @@ SELECT
     CAST(json_merge_patch(
         if(json_valid(labels), CAST(labels AS JSON), CAST('{}' AS JSON)),
         json_object(
-            'podgpu/namespace', nullif(workload_namespace, ''), 'podgpu/node', node,
+            'podgpu/job', job, 'podgpu/namespace', nullif(workload_namespace, ''),
+            'podgpu/node', node,
             'podgpu/state', state, 'podgpu/workload', workload_kind || '/' || workload_name
         )
     ) AS VARCHAR) AS Tags,

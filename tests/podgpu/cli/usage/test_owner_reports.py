@@ -141,3 +141,45 @@ def test_a_report_without_groups_says_why(
         assert "held a device" not in out
     else:
         assert note in out
+
+
+def test_a_focus_export_has_tags_of_jobs_and_containers(
+    locations: dict[str, tuple[object, ...]], capsys: Capsys, tmp_path: Path
+) -> None:
+    path = tmp_path / "prices.yaml"
+    path.write_text("currency: EUR\ngpu_hour: [{prices: {2026-01-01: 2.50}}]", encoding="utf-8")
+    words = (*locations["archive"], *SPAN, "--format", "focus", "--prices", path)
+    code, out, _ = run(capsys, *words)
+    rows = csv.DictReader(io.StringIO(out))
+    names = ("SubAccountName", "x_WorkloadKind", "x_WorkloadName", "BilledCost")
+    found = {
+        tuple(row[name] for name in names): {
+            name: text for name, text in json.loads(row["Tags"]).items() if name != "podgpu/state"
+        }
+        for row in rows
+        if row["x_UsageState"] == "held"
+    }
+    assert code == 0
+    assert found == {
+        ("", "User", "alice", "20"): ALICE
+        | {"podgpu/job": "123", "podgpu/node": "n1", "podgpu/workload": "User/alice"},
+        ("", "User", "alice", "10"): ALICE
+        | {"podgpu/job": "123", "podgpu/node": "n2", "podgpu/workload": "User/alice"},
+        ("", "User", "bob", "5"): {
+            "user": "bob",
+            "account": "art",
+            "podgpu/job": "124",
+            "podgpu/node": "n2",
+            "podgpu/workload": "User/bob",
+        },
+        ("", "ComposeProject", "shop", "2.5"): {
+            "image": "vllm:1",
+            "podgpu/node": "n1",
+            "podgpu/workload": "ComposeProject/shop",
+        },
+        ("ml", "Pod", "a", "1.25"): {
+            "podgpu/namespace": "ml",
+            "podgpu/node": "n1",
+            "podgpu/workload": "Pod/a",
+        },
+    }
