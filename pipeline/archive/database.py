@@ -105,11 +105,14 @@ def path_list(paths: Sequence[Path]) -> str:
     """Return paths as an SQL list. DuckDB expands patterns in paths: these must have none.
 
     Raises:
-        ValueError: a path has a character of a pattern.
+        PermanentError: a path has a character of a pattern.
     """
     for path in paths:
-        if re.search(r"[*?\[\]{}]", str(path)):
-            raise ValueError(f"the path {path} has a character of a pattern, such as *")
+        if found := re.search(r"[*?\[\]{}]", str(path)):
+            raise PermanentError(
+                f"DuckDB cannot use the folder {path.parent}, because its name has the character "
+                f"{found[0]}; set TMPDIR to another folder"
+            )
     return "[" + ", ".join(literal(str(path)) for path in paths) + "]"
 
 

@@ -3,6 +3,7 @@
 This is the only module that imports obstore.
 """
 
+import html
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -36,7 +37,14 @@ _AT_ONCE: Final = 8
 _HELP: Final = (
     "docs/archive-format.md#locations lists the environment variables for credentials and addresses"
 )
-_REFUSING_STATUS: Final = r"status code: (400|401|403|404)\b"
+_HELP_RIGHTS: Final = (
+    "docs/archive.md#credentials-that-can-only-write lists the rights that the credentials need"
+)
+_NO_RIGHT: Final = r"\b(AccessDenied|AuthorizationPermissionMismatch)\b"
+"""Matches what S3, Google Cloud Storage and Azure answer if a right is missing."""
+
+# S3 answers to a request that deletes several objects with a status for each of them.
+_REFUSING_STATUS: Final = r"status code: (400|401|403|404)\b|\(code: AccessDenied\)"
 _ANSWER: Final = (
     r"status code: (?P<status>\d+ [A-Za-z ]+):.*<Code>(?P<code>.*?)</Code>\s*"
     r"<Message>(?P<message>.*?)</Message>"
@@ -100,6 +108,7 @@ class ObjectStore:
     """
 
     def __init__(self, location: str) -> None:
+        _refuse_credentials(location)
         self.location = location
         self._folder = _folder_of(location)
         if self._folder is not None:
@@ -205,7 +214,7 @@ class ObjectStore:
         try:
             yield
         except _REFUSED as error:
-            raise PermanentError(f"{where}: {_reason(error)}; {_HELP}") from error
+            raise PermanentError(f"{where}: {_reason(error)}; {_help(error)}") from error
         except PermissionError as error:
             raise PermanentError(
                 f"{where}: {_reason(error)}; uid {os.geteuid()} needs access to the folder"
@@ -216,8 +225,22 @@ class ObjectStore:
             ) from error
         except (exceptions.BaseError, OSError) as error:
             if re.search(_REFUSING_STATUS, str(error)):
-                raise PermanentError(f"{where}: {_reason(error)}; {_HELP}") from error
+                raise PermanentError(f"{where}: {_reason(error)}; {_help(error)}") from error
             raise TransientError(f"{where}: {_reason(error)}") from error
+
+
+def _refuse_credentials(location: str) -> None:
+    """Refuse a URL that may have credentials: the location is in messages and in the ledger.
+
+    Raises:
+        PermanentError: the URL has a user or a query. The message does not have the URL.
+    """
+    scheme, is_url, rest = location.partition("://")
+    if is_url and ("@" in rest or "?" in rest or "#" in rest):
+        raise PermanentError(
+            f"the location that begins with {line(scheme, 20)}:// has a user, a query or a "
+            f"fragment: give credentials in the environment; {_HELP}"
+        )
 
 
 def _folder_of(location: str) -> Path | None:
@@ -256,10 +279,16 @@ def _flush(root: Path, key: str) -> None:
             break
 
 
+def _help(error: BaseException) -> str:
+    """Return which page helps with a refusal."""
+    return _HELP_RIGHTS if re.search(_NO_RIGHT, str(error)) else _HELP
+
+
 def _reason(error: BaseException) -> str:
     """Return the text of an error: one line, without the queries of URLs, which may have keys."""
     text = str(error).partition("\n\nDebug source")[0]
     if answer := re.search(_ANSWER, text, re.DOTALL):
-        text = f"status {answer['status']}: {answer['code']}: {answer['message']}"
+        message = html.unescape(answer["message"])
+        text = f"status {answer['status']}: {answer['code']}: {message}"
     text = re.sub(r"(https?://[^\s?]*)\?\S*", r"\1?...", text)
     return line(without_control_characters(text).rstrip("."))

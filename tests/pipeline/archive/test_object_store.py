@@ -68,6 +68,21 @@ def test_other_locations_are_refused(location: str, error: str) -> None:
         ObjectStore(location)
 
 
+@pytest.mark.parametrize(
+    "location",
+    [
+        "s3://AKIA:secret@bucket/prefix",
+        "https://AKIA:secret@bucket.example/prefix",
+        "az://container/prefix?sig=secret",
+        "gs://bucket#secret",
+    ],
+)
+def test_credentials_in_a_location_are_refused_and_not_shown(location: str) -> None:
+    with pytest.raises(PermanentError, match="give credentials in the environment") as refused:
+        ObjectStore(location)
+    assert "secret" not in str(refused.value)
+
+
 def test_azure_needs_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     with pytest.raises(PermanentError, match="Account must be specified"):
