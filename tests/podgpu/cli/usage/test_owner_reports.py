@@ -124,6 +124,16 @@ def test_holdings_name_jobs_and_containers(
     assert all(f"\n{name} " in out for name in ("job 123", "container boxer", "ml/a (main)"))
 
 
+def test_a_report_by_namespace_without_pods_leads_to_other_groups(
+    capsys: Capsys, tmp_path: Path
+) -> None:
+    node = LedgerNode("n1", tmp_path)
+    node.use(NOON, node.subject("7"), (HOUR_NS, 0, 0))
+    node.close()
+    _, out, _ = run(capsys, "--ledger", node.path, *SPAN)
+    assert "only pods are in a namespace: group jobs by job, user, account or partition" in out
+
+
 @pytest.mark.parametrize(
     ("by", "note"),
     [
