@@ -66,3 +66,25 @@ def test_the_values_of_the_chart_equal_those_of_the_page() -> None:
     extender = VALUES["extender"]["resources"]
     assert f"its request is `{extender['requests']['memory']}`" in PAGE
     assert f"its limit `{extender['limits']['memory']}`" in PAGE
+
+
+def test_the_figures_of_the_archive_follow_from_those_of_a_day() -> None:
+    nodes, writes_a_day, days = 1000, 24, (1, 30, 395)
+    rows = next(table for table in tables() if "rows, millions" in table)
+
+    def numbers(name: str) -> list[float]:
+        cells = [cell.replace(",", "") for cell in rows[name]]
+        return [float(cell) for cell in cells if cell != "not kept"]
+
+    assert numbers("writes of objects (PUT), by all nodes") == [
+        nodes * writes_a_day * count for count in days
+    ]
+    assert numbers("objects, compacted each day") == list(days)
+    for name in ("rows, millions", "size, compacted, GB"):
+        day, month, year = numbers(name)
+        # The month is made of other nodes, of which some come later or go away.
+        assert month == pytest.approx(30 * day, rel=0.1)
+        assert year == pytest.approx(395 * day, rel=0.03)
+    (raw,) = numbers("size as the nodes write it, GB")
+    assert raw * 1e9 / (nodes * writes_a_day) == pytest.approx(12_000, rel=0.05)
+    assert numbers("size, compacted, GB")[0] * 1e9 / nodes == pytest.approx(47_000, rel=0.05)
