@@ -69,7 +69,7 @@ def open_rows(
     Raises:
         TransientError: a location cannot be read now.
         PermanentError: a location does not exist, or is refused; an object or a file is damaged,
-            foreign or too new; or a ledger is in two locations.
+            foreign or too new; a ledger is in two locations; or there are clusters and a ledger.
     """
     first = day_of_moment(start_ns)
     foreign: list[str] = []
@@ -84,6 +84,7 @@ def open_rows(
             copies.mkdir()
             _check_exists(location)
             if is_ledger_file(location):
+                _refuse_clusters(location, clusters)
                 files = write_ledger_rows(Path(location), start_ns, database, copies)
                 by_day = {day: read_query(paths) for day, paths in files.items()}
                 paths = [path for each in files.values() for path in each]
@@ -118,10 +119,24 @@ def is_ledger_file(location: str) -> bool:
 
 
 def _check_exists(location: str) -> None:
-    if "://" not in location and not Path(location).exists():
+    # An empty text would be the present folder.
+    if "://" not in location and not (location and Path(location).exists()):
         raise PermanentError(
-            f"there is no folder or file {location}; give the folder or the URL of an archive "
-            "(podgpu archive --to), or the file of a ledger"
+            f"there is no folder or file {location or repr(location)}; give the folder or the URL "
+            "of an archive (podgpu archive --to), or the file of a ledger"
+        )
+
+
+def _refuse_clusters(location: str, clusters: Collection[str]) -> None:
+    """Refuse a ledger file in a report on some clusters.
+
+    Raises:
+        PermanentError: there are names of clusters.
+    """
+    if clusters:
+        raise PermanentError(
+            f"{location} is a ledger file, which does not know its cluster, so --cluster cannot "
+            "select it; leave out --cluster or this file"
         )
 
 

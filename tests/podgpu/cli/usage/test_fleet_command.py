@@ -184,6 +184,23 @@ def test_an_archive_and_a_ledger_of_it_are_refused(written: Path, capsys: Capsys
     assert "give only one of them" in err
 
 
+def test_a_ledger_file_is_refused_with_a_cluster(written: Path, capsys: Capsys) -> None:
+    """Its usage may be that of any cluster."""
+    file = written.parent / "gpu-node-2.db"
+    code, out, err = run(capsys, "--from", file, *MONTH, "--cluster", "east")
+    assert (code, out) == (2, "")
+    assert f"{file} is a ledger file, which does not know its cluster" in err
+
+
+def test_an_empty_location_is_not_the_present_folder(
+    written: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(written)
+    code, out, err = run(capsys, "--from", "", *MONTH)
+    assert (code, out) == (2, "")
+    assert "there is no folder or file ''" in err
+
+
 def test_an_object_of_another_program_is_ignored_with_a_note(
     location: Path, capsys: Capsys
 ) -> None:
