@@ -8,6 +8,7 @@ from pipeline.archive.report.row_sources import open_rows
 from pipeline.base.errors import TransientError
 from podgpu.cli.terminal_text import complain
 from podgpu.cli.usage.options import FOCUS
+from podgpu.cli.usage.partial_nodes import partial_nodes
 from podgpu.cli.usage.printed_report import print_holdings, print_report
 from podgpu.cli.usage.request import Request
 
@@ -32,6 +33,8 @@ def print_archive_usage(arguments: argparse.Namespace, request: Request) -> int:
     ) as usage:
         _note_foreign(usage.sources.foreign)
         _check_data(usage, arguments, request)
+        if request.device is None and (partial := partial_nodes(usage.window)):
+            complain(f"podgpu: {partial}")
         if request.limit:
             span = request.start_ns, request.end_ns
             rows = list_holdings(usage.sources, *span, request.limit + 1, usage.device_numbers)

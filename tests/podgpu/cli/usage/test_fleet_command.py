@@ -211,6 +211,18 @@ def test_an_object_of_another_program_is_ignored_with_a_note(
     assert "notes.txt is no object of an archive, and is ignored" in err
 
 
+def test_a_node_with_a_part_of_the_time_is_named(location: Path, capsys: Capsys) -> None:
+    _, _, err = run(capsys, "--from", location, *MONTH)
+    assert err == ""
+    [last_day] = (location / "v1/clusters/west/2027-01-17").iterdir()
+    last_day.unlink()
+    _, _, err = run(capsys, "--from", location, *MONTH)
+    assert (
+        "1 of 3 nodes has usage for only a part of this time: west/gpu-node-3 (36 of 48 h)" in err
+    )
+    assert "run podgpu doctor on it" in err
+
+
 def test_a_span_without_data_is_an_error(written: Path, capsys: Capsys) -> None:
     code, _, err = run(capsys, "--from", written, "--month", "2026-01")
     assert code == 1
