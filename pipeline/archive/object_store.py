@@ -260,7 +260,7 @@ def _folder_of(location: str) -> Path | None:
     if not location.startswith("/"):
         raise PermanentError(
             f"{line(location, 80)} is no location of an archive; write an absolute path, such as "
-            f"{Path.cwd() / Path(location).name}, or a URL such as s3://BUCKET/PREFIX"
+            f"{Path(location).absolute()}, or a URL such as s3://BUCKET/PREFIX"
         )
     return Path(location)
 

@@ -225,7 +225,10 @@ def _times(arguments: argparse.Namespace) -> str:
 def _prices(arguments: argparse.Namespace) -> str:
     priced = arguments.price_gpu_hour is not None or arguments.price_kwh is not None
     if arguments.prices is not None and (priced or arguments.currency):
-        return "--prices names a file with all prices and their currency: remove the others"
+        return (
+            "--prices names a file with all prices and their currency: remove --price-gpu-hour, "
+            "--price-kwh and --currency"
+        )
     if arguments.currency and not priced:
         return "--currency needs a price: give --price-gpu-hour or --price-kwh"
     return ""

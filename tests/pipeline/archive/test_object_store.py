@@ -56,7 +56,7 @@ def test_a_file_url_is_a_folder(tmp_path: Path, file: Path) -> None:
         ("/nonexistent/folder", "there is no folder /nonexistent/folder; create or mount it"),
         ("file:///nonexistent/folder", "there is no folder /nonexistent/folder"),
         ("file://host/folder", "write file:///FOLDER"),
-        ("folder", "write an absolute path, such as .*/folder"),
+        ("data/folder", "write an absolute path, such as /.*/data/folder, or a URL"),
         ("", "write an absolute path"),
         ("ftp://host/folder", "begins with file://, s3://, gs://, az://"),
         ("http://host/folder", "begins with file://, s3://, gs://, az://"),
