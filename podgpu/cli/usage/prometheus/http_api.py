@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 from urllib.parse import urlencode
 
 import msgspec
@@ -21,6 +21,9 @@ from podgpu.cli.usage.prometheus.server_options import Server
 
 MOST_BYTES: Final = 64 << 20
 """Maximum length of a response."""
+
+_MOST_VALUE: Final = 1e15
+"""The largest value, in seconds or joules: 30 million years, or a year of 30,000 GPUs of 1 kW."""
 
 _MOST_TEXT: Final = 300
 _TYPE: Final = "application/x-www-form-urlencoded"
@@ -53,9 +56,15 @@ class TooLargeError(Exception):
     """The query is too large or too slow for the server: a part of the span may work."""
 
 
+class _Series(msgspec.Struct, frozen=True):
+    metric: dict[str, str] = {}
+    value: tuple[float, str] | None = None
+    values: list[tuple[float, str]] = []
+
+
 class _Data(msgspec.Struct, frozen=True):
     result_type: str = msgspec.field(name="resultType", default="")
-    result: list[Any] = []
+    result: list[_Series] = []
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -120,7 +129,8 @@ class PrometheusApi:
         return [
             sample
             for series in data.result
-            if (sample := _sample(series["metric"], series["value"])) is not None
+            if series.value is not None
+            and (sample := self._sample(series.metric, series.value)) is not None
         ]
 
     async def range(self, query: str, start_ms: int, end_ms: int, step_ms: int) -> list[Sample]:
@@ -130,9 +140,29 @@ class PrometheusApi:
         return [
             sample
             for series in data.result
-            for pair in series["values"]
-            if (sample := _sample(series["metric"], pair)) is not None
+            for pair in series.values
+            if (sample := self._sample(series.metric, pair)) is not None
         ]
+
+    def _sample(self, labels: Mapping[str, str], pair: tuple[float, str]) -> Sample | None:
+        """Return a sample; None if its value is NaN or infinite.
+
+        Raises:
+            PermanentError: the value is no number, or is larger than any amount or time.
+        """
+        at, text = pair
+        try:
+            value = float(text)
+        except ValueError:
+            value = _MOST_VALUE * 2
+        if not math.isfinite(value):
+            return None
+        if max(abs(value), abs(at)) > _MOST_VALUE:
+            raise PermanentError(
+                f"{self._server.url}: the server sent the value {line(text, 40)} at {at:g}, which "
+                "cannot be an amount of podgpu; check what writes podgpu's metrics to it"
+            )
+        return Sample(labels, round(at * 1000), value)
 
     async def _ask(self, page: str, form: Mapping[str, str]) -> _Data:
         # VictoriaMetrics would otherwise move start and end, and Thanos leave out what it misses.
@@ -164,11 +194,6 @@ class PrometheusApi:
 
 def _seconds(ms: int) -> str:
     return f"{ms // 1000}.{ms % 1000:03d}"
-
-
-def _sample(labels: Mapping[str, str], pair: tuple[float, str]) -> Sample | None:
-    value = float(pair[1])
-    return Sample(labels, round(pair[0] * 1000), value) if math.isfinite(value) else None
 
 
 def _document(answer: Answer) -> _Document | None:

@@ -156,6 +156,35 @@ def test_a_value_that_is_not_a_number_is_left_out(value: float) -> None:
         assert [one.value for one in ask(server)] == [1.0]
 
 
+@pytest.mark.parametrize(
+    "result",
+    [
+        [0, "1"],
+        [{"metric": {"pod": 1}, "value": [0, "1"]}],
+        [{"metric": {}, "value": 1}],
+        [{"metric": {}, "value": [0]}],
+    ],
+)
+def test_a_result_of_another_form_is_refused(result: list[object]) -> None:
+    document = {"status": "success", "data": {"resultType": "vector", "result": result}}
+    with (
+        serving(lambda _: web.json_response(document)) as server,
+        pytest.raises(PermanentError, match="the response is not that of Prometheus' HTTP API"),
+    ):
+        ask(server)
+
+
+@pytest.mark.parametrize("value", ["1e308", "-1e16", "many"])
+def test_a_value_that_cannot_be_an_amount_is_refused(value: str) -> None:
+    result = [{"metric": {}, "value": [0, value]}]
+    document = {"status": "success", "data": {"resultType": "vector", "result": result}}
+    with (
+        serving(lambda _: web.json_response(document)) as server,
+        pytest.raises(PermanentError, match=f"sent the value {value} at 0, which cannot be"),
+    ):
+        ask(server)
+
+
 def test_warnings_are_kept_once() -> None:
     def answer(_: Asked) -> list[tuple[dict[str, str], float]]:
         return []
