@@ -66,14 +66,13 @@ class SlurmPodgpu(Podgpu):
         gpus = [changed if place == gpu else one for place, one in enumerate(scenario.gpus)]
         self.fake.set(replace(scenario, gpus=gpus))
 
-    def usage(self, label: str) -> dict[str, float]:
-        """Return the held seconds by the values of a label in the report."""
-        by = f"label:{label}"
+    def usage(self, by: str) -> dict[str, float]:
+        """Return the held seconds by user or by account in the report."""
         command = (PODGPU, "usage", "--ledger", self.ledger, "--by", by, "--format", "json")
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         rows = json.loads(done.stdout)["rows"]
-        return {row["label"]: row["held_seconds"] for row in rows}
+        return {row[by]: row["held_seconds"] for row in rows}
 
 
 @pytest.fixture
