@@ -63,6 +63,7 @@ _BUILT_FOR: Mapping[str, Callable[[], object]] = {
     "kubectl": peers.kubectl,
     "cosign": peers.cosign,
     "syft": peers.syft,
+    "s3_server": peers.versitygw,
     "slurm": debian.slurm,
     "daemon": _daemons,
     "podman": debian.podman,

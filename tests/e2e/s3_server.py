@@ -18,13 +18,17 @@ class S3Server:
 
     Args:
         folder: an empty folder for objects and logs.
+        address: an address of this machine on which it listens.
+        users: socket of the server of users (`S3Users`); without one, there is only the root user.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, address: str = "127.0.0.1", users: str = "") -> None:
         self.bucket = folder / "objects" / BUCKET
         """The folder of the bucket. An object is a file with its key as path."""
         self.bucket.mkdir(parents=True)
         self._folder = folder
+        self._address = address
+        self._users = ["--iam-standalone-endpoint", users] if users else []
         (self.port,) = free_ports(1)
         self._process: Process | None = None
         self.start()
@@ -32,8 +36,8 @@ class S3Server:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         command: list[str | Path] = [
-            *(peers.versitygw(), "--port", f"127.0.0.1:{self.port}"),
-            *("--access", ACCESS, "--secret", SECRET, "--quiet"),
+            *(peers.versitygw(), "--port", f"{self._address}:{self.port}"),
+            *("--access", ACCESS, "--secret", SECRET, "--quiet", *self._users),
             *("posix", self._folder / "objects"),
         ]
         self._process = Process(command, self._folder / "versitygw.log")
@@ -54,7 +58,7 @@ class S3Server:
             "AWS_ACCESS_KEY_ID": ACCESS,
             "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT": f"http://127.0.0.1:{port or self.port}",
+            "AWS_ENDPOINT": f"http://{self._address}:{port or self.port}",
             "AWS_ALLOW_HTTP": "true",
         }
 
@@ -68,16 +72,16 @@ class S3Server:
         assert self._process is not None
         assert self._process.running, self._process.output()[-2000:]
         try:
-            get(self.port, "/")
+            get(self.port, "/", host=self._address)
         except OSError:
             return False
         return True
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[S3Server]:
-    """Run a server for the context."""
-    server = S3Server(folder)
+def serving(folder: Path, address: str = "127.0.0.1", users: str = "") -> Iterator[S3Server]:
+    """Run a server for the context. The arguments are those of `S3Server`."""
+    server = S3Server(folder, address, users)
     try:
         yield server
     finally:
