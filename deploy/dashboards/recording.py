@@ -89,20 +89,48 @@ def _sizes() -> str:
     return "\nor ".join(parts)
 
 
-def _by_workload(value: str) -> str:
+def _by_workload(rule: str, factor: str = "") -> str:
     """Return sums by node, namespace and workload; without a known workload, with empty names.
 
     A pod can have several series, of which one is used: its owner may change, or become known late.
+    The workload of a job is its user, that of a container without a pod its Compose project, as in
+    `podgpu usage --by workload`. If these are unknown, the owner is its own workload.
     """
-    owner = (
-        "topk by (pod_uid) (1, max by (pod_uid, owner_kind, owner_name) "
+
+    def value(matchers: str = "") -> str:
+        return f"({rule}{matchers}{factor})"
+
+    names = "owner_kind, owner_name"
+    of_pods = (
+        f"topk by (pod_uid) (1, max by (pod_uid, {names}) "
         f'(last_over_time(podgpu_pod_info{{pod_uid!="",owner_name!=""}}[{LONGEST_GAP}])))'
     )
-    return (
-        f"sum by ({OF_WORKLOAD}) (\n"
-        f"  ({value})\n    * on (pod_uid) group_left (owner_kind, owner_name) {owner}\n"
-        f"  or on (namespace, pod, container, pod_uid, {DEVICE})\n  ({value})\n)"
+    user = f'last_over_time(podgpu_job_info{{owner_uid!="",user!=""}}[{LONGEST_GAP}])'
+    project = (
+        'last_over_time(podgpu_podless_container_info{owner_uid!="",compose_project!=""}'
+        f"[{LONGEST_GAP}])"
     )
+    described = (
+        f"topk by (owner_uid) (1, max by (owner_uid, {names}) (\n"
+        f"    {_named(user, 'User', 'user')}\n"
+        f"    or {_named(project, 'ComposeProject', 'compose_project')}\n  ))"
+    )
+    otherwise = f"\n  or on ({CONTAINER}, {DEVICE})\n  "
+    job, container = value('{hpc_job!=""}'), value('{owner_uid!="",hpc_job=""}')
+    parts = (
+        f"{value()}\n    * on (pod_uid) group_left ({names}) {of_pods}",
+        f"""{value('{owner_uid!=""}')}\n    * on (owner_uid) group_left ({names}) {described}""",
+        _named(job, "SlurmJob", "hpc_job"),
+        _named(container, "Container", "container"),
+        value(),
+    )
+    return f"sum by ({OF_WORKLOAD}) (\n  {otherwise.join(parts)}\n)"
+
+
+def _named(value: str, kind: str, label: str) -> str:
+    """Return a value with a workload of this kind, whose name is the value of a label."""
+    with_kind = f'label_replace({value}, "owner_kind", "{kind}", "owner_uid", ".*")'
+    return f'label_replace({with_kind}, "owner_name", "$1", "{label}", "(.*)")'
 
 
 def _hours() -> dict[str, str]:
@@ -134,10 +162,11 @@ def _days() -> dict[str, str]:
 def _rules() -> list[dict[str, str]]:
     of_containers = {container_rule(name): container_growth(name) for name in OF_CONTAINERS}
     of_devices = {device_rule(name): device_growth(name) for name in OF_DEVICES}
-    held = container_rule("held_seconds")
     of_workloads = {
         **{workload_rule(name): _by_workload(container_rule(name)) for name in OF_CONTAINERS},
-        workload_rule("gpu_seconds"): _by_workload(f"{held} * on ({DEVICE}) group_left () {GPUS}"),
+        workload_rule("gpu_seconds"): _by_workload(
+            container_rule("held_seconds"), f" * on ({DEVICE}) group_left () {GPUS}"
+        ),
     }
     every = {
         GPUS: _sizes(),

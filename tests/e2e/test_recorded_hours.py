@@ -19,7 +19,16 @@ from podgpu.cli.usage.prometheus.recorded_series import (
     steps_rule,
 )
 from tests.e2e.test_alerts import run
-from tests.e2e.test_recording_rules import RULES, Case, accounted, as_test, held, place, promtool
+from tests.e2e.test_recording_rules import (
+    RULES,
+    Case,
+    accounted,
+    as_test,
+    held,
+    of_owner,
+    place,
+    promtool,
+)
 
 __all__ = ["promtool"]
 
@@ -73,6 +82,21 @@ CASES = {
             **{held(f"p{at}"): ended(at, 7) for at in (57, 118, 600, 1433, 1438, 1440, 1443)},
         },
         {f"sum_over_time({namespace_rule('held_seconds', HOUR)}[{SPAN}])": 7 * (30 + 7 * 60)},
+    ),
+    "jobs and containers are in no namespace, and none of their usage is lost": Case(
+        {
+            accounted(): DAYS,
+            held(): "0+15x3000",
+            of_owner("slurm://c/7/1", hpc_job="7"): "0+20x3000",
+            of_owner("slurm://c/8/1", hpc_job="8"): "0+20x3000",
+            of_owner("docker://a", container="web"): "0+5x3000",
+        },
+        {
+            f'last_over_time({namespace_rule("held_seconds", HOUR)}{{namespace=""}}[2h])': 2700,
+            f'last_over_time({namespace_rule("held_seconds", DAY)}{{namespace=""}}[30h])': 64800,
+            f'last_over_time({namespace_rule("held_seconds", DAY)}{{namespace="ml"}}[30h])': 21600,
+            f'last_over_time({namespace_rule(UNMEASURED, HOUR)}{{namespace=""}}[2h])': 2700,
+        },
     ),
     "held time without busy time is recorded apart": Case(
         {accounted(): DAYS, held("p"): DAYS, busy("p"): "0+30x3000", held("q"): "0+15x3000"},

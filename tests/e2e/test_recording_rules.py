@@ -187,6 +187,104 @@ WORKLOADS: Mapping[str, Case] = {
 }
 
 
+def of_owner(uid: str, **labels: str) -> str:
+    """Return the held time of a job, or of a container without a pod."""
+    names = place(namespace="", pod="", container="", pod_uid="", owner_uid=uid)
+    own = ",".join(f'{name}="{value}"' for name, value in labels.items())
+    names = names.replace(',container=""', "") if "container" in labels else names
+    return f"podgpu_container_held_seconds_total{{{names},{own}}}"
+
+
+def about(family: str, uid: str, **labels: str) -> str:
+    pairs = {"owner_uid": uid, "Hostname": "n", **labels}
+    written = ",".join(f'{name}="{value}"' for name, value in pairs.items())
+    return f"{family}{{{written}}}"
+
+
+def workload(kind: str, name: str) -> str:
+    return over(
+        f'{workload_rule("held_seconds")}{{namespace="",owner_kind="{kind}",owner_name="{name}"}}',
+        "1h",
+    )
+
+
+JOBS: Mapping[str, Case] = {
+    "jobs on one GPU have the workloads of their users": Case(
+        {
+            accounted(): STEADY,
+            held(): "0+3x600",
+            of_owner("slurm://c/7/1", hpc_job="7"): "0+6x600",
+            of_owner("slurm://c/8/1", hpc_job="8"): "0+4x600",
+            of_owner("slurm://c/9/1", hpc_job="9"): "0+2x600",
+            about("podgpu_job_info", "slurm://c/7/1", hpc_job="7", user="alice"): "1x600",
+            about("podgpu_job_info", "slurm://c/8/1", hpc_job="8", user="bob"): "1x600",
+            about("podgpu_job_info", "slurm://c/9/1", hpc_job="9", user="alice"): "1x600",
+        },
+        {
+            over(HELD, "1h"): 3600,
+            f"count({HELD})": 4,
+            over(workload_rule("held_seconds"), "1h"): 3600,
+            f"count({workload_rule('held_seconds')})": 3,
+            workload("User", "alice"): 8 * 240,
+            workload("User", "bob"): 4 * 240,
+        },
+    ),
+    "a job whose user is unknown is its own workload": Case(
+        {
+            accounted(): STEADY,
+            of_owner("slurm://c/7/1", hpc_job="7"): STEADY,
+            of_owner("slurm://c/8/1", hpc_job="8"): STEADY,
+            about("podgpu_job_info", "slurm://c/7/1", hpc_job="7"): "1x600",
+        },
+        {workload("SlurmJob", "7"): 3600, workload("SlurmJob", "8"): 3600},
+    ),
+    "a job that was requeued is another owner": Case(
+        {
+            accounted(): STEADY,
+            of_owner("slurm://c/7/1", hpc_job="7"): "0+15x80 stale",
+            of_owner("slurm://c/7/2", hpc_job="7"): "_x120 0+15x400",
+            about("podgpu_job_info", "slurm://c/7/1", hpc_job="7", user="alice"): "1x80 stale",
+            about("podgpu_job_info", "slurm://c/7/2", hpc_job="7", user="alice"): "_x120 1x400",
+        },
+        {over(workload_rule("held_seconds") + '{owner_name="alice"}'): 1200 + 6000},
+    ),
+    "containers have the workload of their Compose project, or are their own": Case(
+        {
+            accounted(): STEADY,
+            of_owner("docker://a", container="lab-web-1"): "0+6x600",
+            of_owner("docker://b", container="lab-db-1"): "0+3x600",
+            of_owner("podman://c", container="alone"): "0+6x600",
+            about(
+                "podgpu_podless_container_info",
+                "docker://a",
+                container="lab-web-1",
+                compose_project="lab",
+            ): "1x600",
+            about(
+                "podgpu_podless_container_info",
+                "docker://b",
+                container="lab-db-1",
+                compose_project="lab",
+            ): "1x600",
+            about("podgpu_podless_container_info", "podman://c", container="alone"): "1x600",
+        },
+        {
+            over(workload_rule("held_seconds"), "1h"): 3600,
+            workload("ComposeProject", "lab"): 9 * 240,
+            workload("Container", "alone"): 6 * 240,
+        },
+    ),
+    "a job has its whole price": Case(
+        {
+            accounted(): STEADY,
+            of_owner("slurm://c/7/1", hpc_job="7"): STEADY,
+            f"podgpu_device_info{{{place(model='NVIDIA H200')}}}": "1x600",
+        },
+        {PRICED: 3600},
+    ),
+}
+
+
 @pytest.fixture(params=["Debian's", "Prometheus 3's"])
 def promtool(request: pytest.FixtureRequest) -> Path:
     if request.param == "Debian's":
@@ -202,7 +300,7 @@ def test_the_rules_are_well_formed(promtool: Path) -> None:
 
 def test_recorded_sums_are_what_the_counters_have_grown(promtool: Path, tmp_path: Path) -> None:
     cases = tmp_path / "tests.yaml"
-    listed = [as_test(name, case) for name, case in {**CASES, **WORKLOADS}.items()]
+    listed = [as_test(name, case) for name, case in {**CASES, **WORKLOADS, **JOBS}.items()]
     content = {"rule_files": [str(RULES)], "evaluation_interval": "5m", "tests": listed}
     cases.write_text(yaml.safe_dump(content))
     run(promtool, "test", "rules", cases)

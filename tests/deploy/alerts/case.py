@@ -17,6 +17,10 @@ NODE, UUID, BUS = "node-1", "GPU-aaaa", "00000000:01:00.0"
 TARGET: Labels = {"job": "podgpu", "instance": "10.0.0.1:9400", "node": NODE}
 """The labels that the scrape adds to all series."""
 
+JOB: Labels = {"hpc_job": "4711", "owner_uid": "slurm://hpc/4711/1"}
+PODLESS: Labels = {"container": "lab-web-1", "owner_uid": "docker://8d05ac72"}
+"""A job, and a container without a pod, in the families that have `pod_uid`."""
+
 
 def series(metric: str, **labels: str) -> str:
     """Return a series of podgpu."""

@@ -2,7 +2,17 @@
 
 from collections.abc import Mapping
 
-from tests.deploy.alerts.case import NODE, UUID, Case, device, gpu, instance, series
+from tests.deploy.alerts.case import (
+    JOB,
+    NODE,
+    PODLESS,
+    UUID,
+    Case,
+    device,
+    gpu,
+    instance,
+    series,
+)
 
 UTIL, ENCODER = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_ENC_UTIL"
 ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -41,6 +51,46 @@ USAGE: Mapping[str, tuple[Case, ...]] = {
             },
             70,
             [device(**ROW), device(**{**ROW, "pod": "train-1"})],
+        ),
+        Case(
+            "a job",
+            {gpu(UTIL, hpc_job="4711", user="alice"): "4x99", gpu(HELD, **JOB): "1x99"},
+            70,
+            [device(**JOB)],
+            f"Job 4711 holds GPU 0 of {NODE} and does not use it",
+            f"{UUID} has been held for an hour and was busy for 4.0 % of it.",
+        ),
+        Case(
+            "a container without a pod",
+            {gpu(UTIL, container="lab-web-1", image="cuda"): "4x99", gpu(HELD, **PODLESS): "1x99"},
+            70,
+            [device(**PODLESS)],
+            f"Container lab-web-1 holds GPU 0 of {NODE} and does not use it",
+            f"{UUID} has been held for an hour and was busy for 4.0 % of it.",
+        ),
+        Case(
+            "a GPU that two jobs and a container share",
+            {
+                gpu(UTIL): "0x99",
+                gpu(HELD, **JOB): "1x99",
+                gpu(HELD, hpc_job="4712", owner_uid="slurm://hpc/4712/1"): "1x99",
+                gpu(HELD, **PODLESS): "1x99",
+            },
+            70,
+            [
+                device(**JOB),
+                device(hpc_job="4712", owner_uid="slurm://hpc/4712/1"),
+                device(**PODLESS),
+            ],
+        ),
+        Case(
+            "a job that was requeued half an hour ago",
+            {
+                gpu(UTIL): "0x99",
+                gpu(HELD, **JOB): "1x40 stale",
+                gpu(HELD, **{**JOB, "owner_uid": "slurm://hpc/4711/2"}): "_x41 1x60",
+            },
+            70,
         ),
         Case(
             "podgpu was restarted at another address",
@@ -124,8 +174,8 @@ USAGE: Mapping[str, tuple[Case, ...]] = {
             {gpu(UTIL): "50x99 0x20", gpu(INFO): "1x120", ATTRIBUTED: "5x120"},
             25,
             [device()],
-            f"A GPU of {NODE} is in use, but no pod holds it",
-            f"{UUID} was busy for 50.0 % of ten minutes, and no pod holds it.",
+            f"A GPU of {NODE} is in use, but no pod, job or container holds it",
+            f"{UUID} was busy for 50.0 % of ten minutes, and no pod, job or container holds it.",
             resolved=112,
         ),
         Case(
@@ -202,9 +252,24 @@ USAGE: Mapping[str, tuple[Case, ...]] = {
             {gpu(CONFLICTS): "2x29 0x9", gpu(HELD, "old"): "1x29", gpu(HELD, "new"): "1x39"},
             15,
             [device()],
-            f"2 pods have conflicting claims on GPU 0 of {NODE}",
+            f"2 pods, jobs or containers have conflicting claims on GPU 0 of {NODE}",
             f"{UUID}: it is unknown which of them holds it. Claimed by ml/new ml/old.",
             resolved=31,
+        ),
+        Case(
+            "a pod, two jobs and a container",
+            {
+                gpu(CONFLICTS): "4x29",
+                gpu(HELD, "new"): "1x39",
+                gpu(HELD, hpc_job="4712", owner_uid="slurm://hpc/4712/1"): "1x29",
+                gpu(HELD, **JOB): "1x29",
+                gpu(HELD, **PODLESS): "1x29",
+            },
+            15,
+            [device()],
+            f"4 pods, jobs or containers have conflicting claims on GPU 0 of {NODE}",
+            f"{UUID}: it is unknown which of them holds it. Claimed by container lab-web-1 "
+            "job 4711 job 4712 ml/new.",
         ),
         Case("on a MIG instance", {instance(CONFLICTS): "2x29"}, 15, [device(**SLICE)]),
         Case("for less than ten minutes", {gpu(CONFLICTS): "0x9 2x19"}, 18),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from pipeline.fields.xid_catalogue import XIDS as CATALOGUE
-from tests.deploy.alerts.case import NODE, UUID, Case, device, gpu, series
+from tests.deploy.alerts.case import JOB, NODE, PODLESS, UUID, Case, device, gpu, series
 
 SEEN = "podgpu_xid_last_seen_timestamp_seconds"
 COUNT = "podgpu_xid_errors_total"
@@ -49,12 +49,25 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
             resolved=71,
         ),
         Case(
+            "a pod, a job and a container held it",
+            {
+                gpu(SEEN, xid="79"): "_x10 600x90",
+                victim("79"): BEGUN,
+                gpu(VICTIM, **JOB, xid="79"): BEGUN,
+                gpu(VICTIM, **PODLESS, xid="79"): BEGUN,
+            },
+            12,
+            [device(xid="79")],
+            f"XID 79 of GPU 0 of {NODE}, which requires a reset or more",
+            f"Seen 2m 0s ago in {UUID}. Affected: container lab-web-1 job 4711 ml/train-0.",
+        ),
+        Case(
             "no pod held it",
             {gpu(SEEN, xid="48"): "_x10 600x90"},
             69,
             [device(xid="48")],
             f"XID 48 of GPU 0 of {NODE}, which requires a reset or more",
-            f"Seen 59m 0s ago in {UUID}. No affected pod is known.",
+            f"Seen 59m 0s ago in {UUID}. No affected pod, job or container is known.",
         ),
         Case(
             "podgpu restarts, and no longer knows of it",
@@ -223,6 +236,57 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
             resolved=20,
         ),
         Case(
+            "a job",
+            {
+                gpu(SEEN, hpc_job="4711", user="alice", xid="31"): "_x10 600x90",
+                gpu(VICTIM, **JOB, xid="31"): BEGUN,
+            },
+            12,
+            [device(xid="31", hpc_job="4711")],
+            f"XID 31 of GPU 0 of {NODE}, mostly caused by a program",
+            f"Seen 2m 0s ago in {UUID}. Job 4711 held or used it then.",
+        ),
+        Case(
+            "each of two jobs and a container that share the GPU",
+            {
+                gpu(SEEN, xid="31"): "_x10 600x90",
+                gpu(VICTIM, **JOB, xid="31"): BEGUN,
+                gpu(VICTIM, hpc_job="4712", owner_uid="slurm://hpc/4712/1", xid="31"): BEGUN,
+                gpu(VICTIM, **PODLESS, xid="31"): BEGUN,
+            },
+            12,
+            [
+                device(xid="31", hpc_job="4711"),
+                device(xid="31", hpc_job="4712"),
+                device(xid="31", container="lab-web-1"),
+            ],
+        ),
+        Case(
+            "usage accounts are off; a container without a pod",
+            {gpu(SEEN, container="lab-web-1", image="cuda", xid="31"): "_x10 600x90"},
+            12,
+            [device(xid="31", container="lab-web-1")],
+            f"XID 31 of GPU 0 of {NODE}, mostly caused by a program",
+            f"Seen 2m 0s ago in {UUID}. Container lab-web-1 held or used it then.",
+        ),
+        Case(
+            "usage accounts are off; the job has ended because of it",
+            {gpu(SEEN, xid="13"): "_x10 600x90", gpu(HELD, **JOB): "1x9"},
+            12,
+            [device(xid="13")],
+            f"XID 13 of GPU 0 of {NODE}, mostly caused by a program",
+            f"Seen 2m 0s ago in {UUID}. Held within ten minutes by job 4711.",
+        ),
+        Case(
+            "usage accounts are off; before the next job held the GPU",
+            {
+                gpu(SEEN, hpc_job="4711", xid="13"): "_x10 600 stale",
+                gpu(SEEN, hpc_job="4712", xid="13"): "_x11 600x90",
+                gpu(SINCE, hpc_job="4712", owner_uid="slurm://hpc/4712/1"): "_x11 660x90",
+            },
+            13,
+        ),
+        Case(
             "usage accounts are off; the pod has ended because of it, and no pod followed",
             {
                 gpu(SEEN, xid="13"): "_x10 600x90",
@@ -281,53 +345,6 @@ XIDS: Mapping[str, tuple[Case, ...]] = {
         Case(
             "a consequence of another error",
             {gpu(SEEN, "train-0", xid="45"): "_x10 600x90", victim("45"): BEGUN},
-            15,
-        ),
-    ),
-    "PodgpuXidAffectedPod": (
-        Case(
-            "a lost GPU that one pod held",
-            {gpu(SEEN, xid="79"): "_x10 600x90", victim("79"): BEGUN, **meaning("79")},
-            15,
-            [device(xid="79", **TRAINING)],
-            f"XID 79 of GPU 0 of {NODE} affects ml/train-0",
-            f"Seen 5m 0s ago in {UUID}, which container main held or used then. "
-            f"{CATALOGUE[79].meaning}. The cause is the GPU or its links, not the program.",
-            resolved=20,
-        ),
-        Case(
-            "each of two teams that share the GPU",
-            {
-                gpu(SEEN, xid="94"): "_x10 600x90",
-                victim("94"): BEGUN,
-                victim("94", SEARCH): BEGUN,
-            },
-            15,
-            [device(xid="94", **TRAINING), device(xid="94", **SEARCH)],
-        ),
-        Case(
-            "a pod that came after an error of the links",
-            {
-                gpu(SEEN, "train-1", xid="74"): "_x10 600x90",
-                victim("74", SEARCH): "_x10 1x2 stale",
-            },
-            15,
-            [device(xid="74", **SEARCH)],
-        ),
-        Case(
-            "a pod that had this error before, and one that has it now",
-            {
-                gpu(SEEN, xid="94"): "_x25 1500x14 2400x60",
-                victim("94"): "_x25 1x90",
-                victim("94", SEARCH): "_x40 1x60",
-            },
-            49,
-            [device(xid="94", **SEARCH)],
-        ),
-        Case("no affected container is known", {gpu(SEEN, xid="79"): "_x10 600x90"}, 15),
-        Case(
-            "a program's fault",
-            {gpu(SEEN, xid="31"): "_x10 600x90", victim("31"): BEGUN},
             15,
         ),
     ),

@@ -8,7 +8,8 @@ from typing import Final
 
 DEVICE: Final = "UUID, GPU_I_ID, GPU_CI_ID"
 OF_DEVICE: Final = f"Hostname, gpu, GPU_I_PROFILE, {DEVICE}"
-CONTAINER: Final = "namespace, pod, container, pod_uid"
+CONTAINER: Final = "namespace, pod, container, pod_uid, hpc_job, owner_uid"
+"""Identity of a container of a pod, a job of Slurm, or a container without a pod."""
 OF_CONTAINER: Final = f"{CONTAINER}, {OF_DEVICE}"
 OF_NAMESPACE: Final = f"namespace, {OF_DEVICE}"
 
