@@ -197,6 +197,7 @@ class UsageReader:
                 for name, query in self._queries.of_devices_in(chunk).items()
             }
             pods, label = await self._pods(chunk)
+            owners = await self._owners(chunk)
         except TooLargeError as error:
             halves = chunk.halves()
             if halves is None:
@@ -217,6 +218,8 @@ class UsageReader:
                 sums.add_device(name, self._names.known(one.labels), one.value, cluster)
         for one in pods:
             sums.add_pod(one.labels, label)
+        for one in owners:
+            sums.add_owner(self._names.known(one.labels))
         if sums.row_count > MOST_ROWS:
             raise TransientError(
                 f"the report would have more than {MOST_ROWS} rows of containers on devices; give "
@@ -235,6 +238,11 @@ class UsageReader:
             if any(name in one.labels for one in found):
                 return found, (key, name)
         return found, None
+
+    async def _owners(self, chunk: Chunk) -> list[Sample]:
+        if not self._wanted.of_containers:
+            return []
+        return await self._instant(self._queries.owners(chunk))
 
     async def _read_models(self, start_ms: int, end_ms: int, sums: UsageSums) -> None:
         """Read the models at the end of the span, and earlier ones of devices that have gone."""

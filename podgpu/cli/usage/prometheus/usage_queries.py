@@ -42,7 +42,7 @@ _AFTER_RECORDS_MS: Final = 30 * 60_000
 _LAST_STEP_MS: Final = _STEP_MS - 1
 """The first evaluation after a time is the last one that belongs to the time before."""
 
-OF_CONTAINER_IDENTITY: Final = f"namespace, pod, pod_uid, {OF_DEVICE}"
+OF_CONTAINER_IDENTITY: Final = f"namespace, pod, pod_uid, hpc_job, owner_uid, {OF_DEVICE}"
 
 _NAMES: Final = re.compile(r"\b(UUID|Hostname|namespace|pod|container)\b(?!:)")
 _OLD: Final = {
@@ -146,6 +146,16 @@ class UsageQueries:
         window = self._window(chunk)
         info = f'max by ({labels}) (last_over_time(podgpu_pod_info{{pod_uid!=""}}[{window}]))'
         return Query(info, self._at(chunk))
+
+    def owners(self, chunk: Chunk) -> Query:
+        """Return the query for users of jobs, and for names and projects of podless containers."""
+        labels = "owner_uid, user, container, compose_project"
+        window = self._window(chunk)
+        of_each = (
+            f'max by ({labels}) (last_over_time({family}{{owner_uid!=""}}[{window}]))'
+            for family in ("podgpu_job_info", "podgpu_podless_container_info")
+        )
+        return Query(" or ".join(of_each), self._at(chunk))
 
     def _held_by(self, name: str, chunk: Chunk) -> str:
         window = self._window(chunk)

@@ -36,7 +36,7 @@ class DeviceKey(NamedTuple):
 
 
 class PodKey(NamedTuple):
-    """A pod; in a report on namespaces without name and uid."""
+    """A pod, a job or a container without a pod; in a report on namespaces without name and uid."""
 
     namespace: str
     pod: str = ""
@@ -54,6 +54,7 @@ class _Facts:
 
 @dataclass(slots=True)
 class _PodFacts:
+    name: str = ""
     owner: tuple[str, str] = ("", "")
     labels: dict[str, str] = field(default_factory=dict)
 
@@ -88,7 +89,9 @@ class UsageSums:
             value: the value, in seconds or joules.
             cluster: name of the label of the cluster.
         """
-        pod = PodKey(labels.get("namespace", ""), labels.get("pod", ""), labels.get("pod_uid", ""))
+        name = labels.get("pod") or labels.get("hpc_job", "")
+        uid = labels.get("pod_uid") or labels.get("owner_uid", "")
+        pod = PodKey(labels.get("namespace", ""), name, uid)
         sums = self._held.setdefault((self._device(labels, cluster), pod), {})
         sums[quantity] = sums.get(quantity, 0.0) + value
 
@@ -117,6 +120,18 @@ class UsageSums:
             facts.owner = labels.get("owner_kind", ""), labels["owner_name"]
         if label is not None and label[1] in labels:
             facts.labels[label[0]] = labels[label[1]]
+
+    def add_owner(self, labels: Mapping[str, str]) -> None:
+        """Set the workload of a job, or the name and workload of a container without a pod.
+
+        Args:
+            labels: labels of `podgpu_job_info` or `podgpu_podless_container_info`.
+        """
+        facts = self._pods.setdefault(labels.get("owner_uid", ""), _PodFacts())
+        facts.name = labels.get("container", "") or facts.name
+        for kind, label in (("User", "user"), ("ComposeProject", "compose_project")):
+            if labels.get(label):
+                facts.owner = kind, labels[label]
 
     def _device(self, labels: Mapping[str, str], cluster: str) -> DeviceKey:
         key = _key(labels)
@@ -196,7 +211,7 @@ class UsageSums:
 
     def _container(self, pod: PodKey) -> ContainerIdentity:
         facts = self._pods.get(pod.uid, _PodFacts()) if pod.uid else _PodFacts()
-        subject = PartialRef(namespace=pod.namespace, pod=pod.pod, uid=pod.uid)
+        subject = PartialRef(namespace=pod.namespace, pod=pod.pod or facts.name, uid=pod.uid)
         labels = tuple(sorted(facts.labels.items()))
         return ContainerIdentity(subject, *facts.owner, labels)
 

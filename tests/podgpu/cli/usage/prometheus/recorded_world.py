@@ -31,6 +31,21 @@ class Hour:
     counted: bool = False
 
 
+@dataclass(frozen=True)
+class Owner:
+    """A job or a container without a pod.
+
+    Attributes:
+        part: its part of what the pod of other tests has.
+        labels: its labels in the counters.
+        info: the labels of its description; empty without one.
+    """
+
+    part: float
+    labels: Mapping[str, str]
+    info: Mapping[str, str]
+
+
 RECORDED = Hour(summed=True, steps=HOUR_STEPS, counted=True)
 
 
@@ -44,6 +59,7 @@ class World:
         names: other names of labels in the server.
         recorded: the clusters of which there are records.
         counted: the clusters of which there are counters.
+        owners: jobs and containers that have the usage in place of the pod.
     """
 
     hours: Mapping[int, Hour]
@@ -51,6 +67,7 @@ class World:
     names: tuple[tuple[str, str], ...] = ()
     recorded: tuple[str, ...] = ("east",)
     counted: tuple[str, ...] = ("east",)
+    owners: tuple[Owner, ...] = ()
 
     def seconds(self, asked: Asked) -> float:
         """Return the held time that a query about a quantity sums up, without a share."""
@@ -122,6 +139,8 @@ class World:
             return [(DEVICE | {"model": "NVIDIA H200"}, 1.0)]
         if "podgpu_pod_info" in promql:
             return [(POD | {"owner_kind": "Job", "owner_name": "train", "label_team": "nlp"}, 1.0)]
+        if "podgpu_job_info" in promql:
+            return [(dict(one.info), 1.0) for one in self.owners]
         seconds = self.seconds(asked)
         if not seconds:
             return []
@@ -129,7 +148,18 @@ class World:
         quantity = _QUANTITY.search(promql)
         assert quantity is not None, promql
         share = SHARES[quantity[1]]
-        return [] if "unless" in promql or not share else [(labels, seconds * share)]
+        if "unless" in promql or not share:
+            return []
+        if not self.owners or labels is DEVICE:
+            return [(labels, seconds * share)]
+        names = re.search(r"sum by \(([^)]*)\)", promql)
+        assert names is not None, promql
+        found: dict[tuple[tuple[str, str], ...], float] = {}
+        for one in self.owners:
+            kept = {**DEVICE, **one.labels}
+            key = tuple(sorted((name, kept[name]) for name in names[1].split(", ") if name in kept))
+            found[key] = found.get(key, 0.0) + seconds * share * one.part
+        return [(dict(key), value) for key, value in found.items()]
 
 
 SHARES = {
