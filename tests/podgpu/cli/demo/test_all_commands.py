@@ -57,6 +57,7 @@ def shows_pods(demo: Demo) -> bool:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     folder = tmp_path_factory.mktemp("demo")
+    (folder / "archive").mkdir()
     address = f"127.0.0.1:{free_ports(1)[0]}"
     found = Demo(f"http://{address}", folder / "log", folder)
     words = [sys.executable, "-m", "podgpu", "demo", "--listen", address]
@@ -83,6 +84,10 @@ def here(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 COMMANDS: Final[dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]]] = {
+    "archive": [
+        (("--once", "--to", "ARCHIVE", "--cluster", "east", "--ledger", "LEDGER"), ()),
+        (("compact", "ARCHIVE"), ("east",)),
+    ],
     "check": [(("-c", CONFIG), ("recording", "usage"))],
     "completion": [(("bash",), ("demo", "usage"))],
     "dcgm-exporter": [(("--print-config",), ("nvml", ":9400"))],
@@ -111,10 +116,11 @@ COMMANDS: Final[dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]]] = {
         (("--ledger", "LEDGER", "--holdings"), (FIRST_LINE, TRAINING, "so far")),
         (("--ledger", "LEDGER", "--format", "csv"), ("research", "sample_data")),
         (("--ledger", "LEDGER", "--format", "json"), ('"sample_data": "podgpu demo"',)),
+        (("--from", "ARCHIVE", "--by", "cluster"), (FIRST_LINE, "east", "(total)")),
     ],
 }
-"""Each command with its options, and what its output contains. The order matters: a recording is
-made before it is read. `run` and `extender` would need GPUs and a cluster."""
+"""Each command with its options, and what its output contains. The order matters: a recording
+and an archive are made before they are read. `run` and `extender` would need GPUs and a cluster."""
 
 
 def test_the_table_has_every_command() -> None:
@@ -157,7 +163,7 @@ def test_a_command_shows_the_demo(
     expected: tuple[str, ...],
 ) -> None:
     (ledger,) = (demo.folder / "podgpu").glob("demo-*.db")
-    meant = {"URL": demo.url, "LEDGER": str(ledger)}
+    meant = {"URL": demo.url, "LEDGER": str(ledger), "ARCHIVE": str(demo.folder / "archive")}
     try:
         status = run_command([command, *(meant.get(word, word) for word in words)])
     except SystemExit as error:
@@ -165,6 +171,6 @@ def test_a_command_shows_the_demo(
     out, err = capfd.readouterr()
     # The checks of this machine may find problems.
     assert status == 0 or command == "doctor", err
-    assert out or command == "record"
+    assert out or command in ("record", "archive")
     for text in expected:
         assert text in out
