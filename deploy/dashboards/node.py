@@ -21,7 +21,7 @@ GPU = "GPU {{gpu}}"
 INSTANCE = "GPU {{gpu}} {{GPU_I_PROFILE}} {{GPU_I_ID}}"
 OWN = 'instance=~"$instance"'
 WHOLE = ',GPU_I_ID=""'
-CONTAINER = "GPU {{gpu}} {{GPU_I_ID}} {{namespace}}/{{pod}}/{{container}}"
+CONTAINER = "GPU {{gpu}} {{GPU_I_ID}} {{namespace}}/{{pod}}/{{container}} {{hpc_job}}"
 UNATTRIBUTED = "GPU {{gpu}} {{GPU_I_ID}} unattributed"
 
 
@@ -42,7 +42,7 @@ def by_device(metric: str) -> str:
 
 def by_container(metric: str) -> str:
     """Return a query with one value per container on each GPU and MIG instance of the node."""
-    return f"max by (namespace, pod, container, {DEVICE}) ({metric}{{{S}}})"
+    return f"max by (namespace, pod, container, hpc_job, owner_uid, {DEVICE}) ({metric}{{{S}}})"
 
 
 NOW = (
@@ -133,12 +133,12 @@ NOW = (
     Panel(
         "table",
         "Holders",
-        "Each container that holds a device, with the source and the evidence, and since when if "
-        "this is known.",
+        "Each container or job that holds a device, with the source and the evidence, and since "
+        "when if this is known.",
         (
             Target(
-                "max by (gpu, GPU_I_PROFILE, GPU_I_ID, namespace, pod, container, source, "
-                "evidence) "
+                "max by (gpu, GPU_I_PROFILE, GPU_I_ID, namespace, pod, container, hpc_job, "
+                "owner_uid, source, evidence) "
                 f"(podgpu_device_holder_since_timestamp_seconds{{{S}}}) * 1000"
             ),
         ),
@@ -151,6 +151,7 @@ NOW = (
             "namespace": "Namespace",
             "pod": "Pod",
             "container": "Container",
+            "hpc_job": "Job",
             "source": "Source",
             "evidence": "Evidence",
             "Value": "Since",

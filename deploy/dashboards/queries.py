@@ -7,7 +7,7 @@ from deploy.dashboards.recording import OF_DEVICE
 from deploy.dashboards.writing import Json, events
 from pipeline.fields.xid_catalogue import ADVICE
 
-OF_HOLDER: Final = f"namespace, pod, container, {OF_DEVICE}"
+OF_HOLDER: Final = f"namespace, pod, container, hpc_job, owner_uid, {OF_DEVICE}"
 
 COLOURS: Final = {
     "busy": "green",
@@ -111,7 +111,7 @@ def xid_rows(select: str, *, of_pods: bool = False) -> str:
         f"(last_over_time({_SEEN}{{{devices}}}[$__range]))) > time() - $__range_s)"
     )
     containers = (
-        "max by (UUID, xid, namespace, pod, container) "
+        "max by (UUID, xid, namespace, pod, container, hpc_job) "
         f"(last_over_time({_VICTIMS}{{{select}}}[$__range]))"
     )
     # Another release can have another text: one of them.
@@ -123,7 +123,7 @@ def xid_rows(select: str, *, of_pods: bool = False) -> str:
     if not of_pods:
         rows = f"({rows} or on (UUID, xid) {seen})"
     explained = f"{rows} * on (Hostname, xid) group_left (meaning, action) {info}"
-    return f"1000 * ({explained} or on (UUID, xid, namespace, pod, container) {rows})"
+    return f"1000 * ({explained} or on (UUID, xid, namespace, pod, container, hpc_job) {rows})"
 
 
 XID_COLUMNS: Final = {
@@ -136,6 +136,7 @@ XID_COLUMNS: Final = {
     "namespace": "Namespace",
     "pod": "Pod",
     "container": "Container",
+    "hpc_job": "Job",
 }
 XID_CELLS: Final = {
     "Last": Cell(unit="dateTimeFromNow"),
@@ -168,13 +169,13 @@ def xid_events(select: str, *, of_pods: bool = False) -> list[Json]:
 
     devices = "" if of_pods else select
     time = f"max by (UUID, xid) (last_over_time({_SEEN}{{{devices}}}[$__rate_interval]))"
-    victims = new(_VICTIMS, "namespace, pod, container, Hostname, gpu, UUID, xid")
+    victims = new(_VICTIMS, "namespace, pod, container, hpc_job, Hostname, gpu, UUID, xid")
     made = [
         events(
             "XID errors of containers",
             f"1000 * {time} * on (UUID, xid) group_right () ({victims} > bool 0)",
             title="XID {{xid}}: {{namespace}}/{{pod}}",
-            text="GPU {{gpu}} of {{Hostname}}, {{container}}",
+            text="GPU {{gpu}} of {{Hostname}}, {{container}} {{hpc_job}}",
             tags="xid,namespace,pod",
             colour="red",
         )

@@ -209,14 +209,15 @@ def table(title: str, description: str, labels: dict[str, str], cells: dict[str,
 BY = (
     table(
         "Namespaces",
-        "Usage of each namespace within the time range.",
+        "Usage of each namespace within the time range. Jobs, and containers without pods, are "
+        "together in the row without a name.",
         {"namespace": "Namespace"},
         {"Namespace": NAMESPACE},
     ),
     table(
         "Workloads",
         "Usage of each workload, if the source pods reports workloads; otherwise the names of the "
-        "workload are empty.",
+        "workload are empty. Users of jobs and Compose projects are workloads without a namespace.",
         {"namespace": "Namespace", "owner_kind": "Workload", "owner_name": "Workload name"},
         {"Namespace": NAMESPACE},
     ),

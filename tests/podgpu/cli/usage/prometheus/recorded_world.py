@@ -135,12 +135,8 @@ class World:
         if promql.startswith("count(last_over_time"):
             start, end = asked.at_ms - asked.window_ms, asked.at_ms
             return [({}, 1.0)] if any(start < at <= end for at, _ in self._counters()) else []
-        if "podgpu_device_info" in promql:
-            return [(DEVICE | {"model": "NVIDIA H200"}, 1.0)]
-        if "podgpu_pod_info" in promql:
-            return [(POD | {"owner_kind": "Job", "owner_name": "train", "label_team": "nlp"}, 1.0)]
-        if "podgpu_job_info" in promql:
-            return [(dict(one.info), 1.0) for one in self.owners]
+        if "_info" in promql:
+            return self._described(promql)
         seconds = self.seconds(asked)
         if not seconds:
             return []
@@ -152,13 +148,24 @@ class World:
             return []
         if not self.owners or labels is DEVICE:
             return [(labels, seconds * share)]
+        return self._of_owners(promql, seconds * share)
+
+    def _described(self, promql: str) -> Found:
+        if "podgpu_device_info" in promql:
+            return [(DEVICE | {"model": "NVIDIA H200"}, 1.0)]
+        if "podgpu_pod_info" in promql:
+            return [(POD | {"owner_kind": "Job", "owner_name": "train", "label_team": "nlp"}, 1.0)]
+        return [(dict(one.info), 1.0) for one in self.owners]
+
+    def _of_owners(self, promql: str, amount: float) -> Found:
+        """Return what each owner has of an amount, by the labels of a query."""
         names = re.search(r"sum by \(([^)]*)\)", promql)
         assert names is not None, promql
         found: dict[tuple[tuple[str, str], ...], float] = {}
         for one in self.owners:
             kept = {**DEVICE, **one.labels}
             key = tuple(sorted((name, kept[name]) for name in names[1].split(", ") if name in kept))
-            found[key] = found.get(key, 0.0) + seconds * share * one.part
+            found[key] = found.get(key, 0.0) + amount * one.part
         return [(dict(key), value) for key, value in found.items()]
 
 
