@@ -31,7 +31,7 @@ _READING_LABELS: Final = (
     "compose_project",
     "compose_service",
 )
-_INFO_LABELS: Final = ("cluster", "job_name", "runtime", *_READING_LABELS)
+_INFO_LABELS: Final = ("slurm_cluster", "job_name", "runtime", *_READING_LABELS)
 
 
 def holder_names(subject: PartialRef) -> tuple[str, str, str]:

@@ -15,14 +15,14 @@ def owner_facts(subject: PartialRef, info: PodInfo | None) -> Mapping[str, str]:
         info: what its source reports of it; None if that is unknown.
 
     Returns:
-        The known facts in this order. Of a job: `cluster`, `job` (its id), `account`, `job_name`,
+        The known facts in this order. Of a job: `slurm_cluster`, `job` (its id), `account`, `job_name`,
         `partition`, `user`. Of a container: `runtime` (`docker` or `podman`), `container` (its
         name), `compose_project`, `compose_service`, `image`.
     """
     labels = dict(info.labels) if info is not None else {}
     names: tuple[str, ...]
     if subject.kind == "job":
-        own, names = {"cluster": subject.namespace, "job": subject.pod}, JOB_FACTS
+        own, names = {"slurm_cluster": subject.namespace, "job": subject.pod}, JOB_FACTS
     elif subject.kind == "container":
         runtime = subject.uid.partition("://")[0]
         own, names = {"runtime": runtime, "container": subject.pod}, CONTAINER_FACTS

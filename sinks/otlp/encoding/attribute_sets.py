@@ -51,7 +51,7 @@ _CONTAINER_ATTRIBUTES: Final = {
 """Attributes of the facts of a container without a pod."""
 
 _JOB_ATTRIBUTES: Final = {
-    "cluster": "podgpu.job.cluster",
+    "slurm_cluster": "podgpu.job.cluster",
     "job": "podgpu.job.id",
     "account": "podgpu.job.account",
     "job_name": "podgpu.job.name",
@@ -247,7 +247,7 @@ def _owner_attributes(
     known = owner_facts(subject, info)
     identity = {"host.name": node}
     if subject.kind == "job":
-        names, name, group = _JOB_ATTRIBUTES, "job_name", "cluster"
+        names, name, group = _JOB_ATTRIBUTES, "job_name", "slurm_cluster"
     else:
         names, name, group = _CONTAINER_ATTRIBUTES, "compose_service", "compose_project"
         identity["container.id"] = subject.uid.partition("://")[2]
