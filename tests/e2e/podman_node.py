@@ -132,9 +132,9 @@ def _end_monitors(folder: Path) -> None:
 
 
 @contextmanager
-def running_podman(folder: Path) -> Iterator[Podman]:
+def running_podman(folder: Path, kind: type[Podman] = Podman) -> Iterator[Podman]:
     """Run Podman, and remove all its containers at the end."""
-    podman = Podman(folder)
+    podman = kind(folder)
     try:
         yield podman
     finally:

@@ -1,7 +1,7 @@
 """A real Slurm on loopback: munged, slurmctld and slurmd of one node with GPUs.
 
-The GPUs are device files of the test. Slurm allocates them, and keeps jobs from opening the others.
-The node's cgroups have its name, so that runs at the same time do not meet.
+The GPUs are device files of the test, or of the machine. Slurm allocates them, and keeps jobs from
+opening the others. The node's cgroups have its name, so that runs at the same time do not meet.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ import re
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,11 @@ _NVIDIA: Final = 195
 """Major number of the driver's device files."""
 
 _DEPLOYED: Final = Path(__file__).resolve().parents[2] / "deploy" / "slurm"
+
+_CGROUPS_ROOT: Final = Path("/sys/fs/cgroup")
+_VERSION: Final = 2 if (_CGROUPS_ROOT / "cgroup.controllers").exists() else 1
+_SLICE: Final = _CGROUPS_ROOT / "system.slice"
+"""The cgroup of services, which systemd would make."""
 
 _CONFIG: Final = """\
 ClusterName={cluster}
@@ -63,10 +68,8 @@ NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 CPUs=32 Gres=gpu:{gpus},s
 PartitionName=batch Nodes={node} Default=YES State=UP MaxTime=INFINITE
 PartitionName=debug Nodes={node} State=UP MaxTime=INFINITE
 """
-_DEVICES: Final = """\
-Name=gpu File={folder}/dev/nvidia[0-{last}]
-Name=shard Count={shards}
-"""
+_GPU: Final = "Name=gpu File={device}\n"
+_SHARDS: Final = "Name=shard Count={shards}\n"
 _CGROUPS: Final = "IgnoreSystemd=yes\nConstrainDevices=yes\nConstrainCores=no\n"
 _SCRIPT: Final = "#!/bin/sh\nGPU_JOBS_DIR={folder}/gpu-jobs exec {script}\n"
 
@@ -74,15 +77,21 @@ _SCRIPT: Final = "#!/bin/sh\nGPU_JOBS_DIR={folder}/gpu-jobs exec {script}\n"
 class Slurm:
     """A cluster of one node.
 
+    Args:
+        folder: existing folder for its files.
+        devices: device files of the machine's GPUs; without them, the test makes its own.
+
     Attributes:
         node: name of the node.
         jobs: the folder in which prolog and epilog list the jobs of each GPU.
         env: the variables that Slurm's commands need.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, devices: Sequence[Path] = ()) -> None:
         self._programs = debian.slurm()
         self._folder = folder
+        self._devices = devices or [folder / "dev" / f"nvidia{at}" for at in range(GPUS)]
+        self._makes_devices = not devices
         self.node = f"gpu{os.getpid()}"
         self.jobs = folder / "gpu-jobs"
         self.env = {**self._programs.env, "SLURM_CONF": str(folder / "slurm.conf")}
@@ -105,20 +114,19 @@ class Slurm:
             "folder": folder,
             "plugins": self._programs.plugins,
             "node": self.node,
-            "gpus": GPUS,
-            "shards": GPUS * SHARDS,
-            "last": GPUS - 1,
+            "gpus": len(self._devices),
+            "shards": len(self._devices) * SHARDS,
         }
+        gpus = [_GPU.format(device=device) for device in self._devices]
         for name, text in (
             ("slurm.conf", _CONFIG),
-            ("gres.conf", _DEVICES),
+            ("gres.conf", "".join([*gpus, _SHARDS])),
             ("cgroup.conf", _CGROUPS),
         ):
             (folder / name).write_text(text.format(**values))
         for name in ("state", "spool", "dev", "gpu-jobs"):
             (folder / name).mkdir()
-        for number in range(GPUS):
-            device = folder / "dev" / f"nvidia{number}"
+        for number, device in enumerate(self._devices if self._makes_devices else ()):
             os.mknod(device, 0o20666, os.makedev(_NVIDIA, number))
         for name in ("prolog", "epilog"):
             script = folder / name
@@ -142,6 +150,8 @@ class Slurm:
         self._run("munged", sbin / "munged", "--foreground", "--force", *options)
         wait_until((folder / "munge.socket").exists, "munged")
         self.start_controller(first=True)
+        if _VERSION == 2:
+            _SLICE.mkdir(exist_ok=True)
         stepd = sbin / "slurmstepd"
         self._run("slurmd", sbin / "slurmd", "-D", "-N", self.node, "-d", stepd)
         shown = ("scontrol", "show", "node", self.node)
@@ -191,8 +201,8 @@ class Slurm:
     def pids(self, job: str, program: str, count: int) -> list[int]:
         """Return the processes of a job's script that run a program, if there are so many."""
         found: list[int] = []
-        script = f"freezer/slurm_{self.node}/uid_*/job_{job}/step_batch/cgroup.procs"
-        for procs in Path("/sys/fs/cgroup").glob(script):
+        script = f"uid_*/job_{job}/step_batch" if _VERSION == 1 else f"job_{job}/step_batch"
+        for procs in self._tree.glob(f"{script}/**/cgroup.procs"):
             for pid in procs.read_text().split():
                 with contextlib.suppress(OSError):
                     if Path("/proc", pid, "comm").read_text() == f"{program}\n":
@@ -218,12 +228,21 @@ class Slurm:
         for name in ("slurmd", "slurmctld", "munged"):
             if daemon := self._daemons.pop(name, None):
                 daemon.stop()
-        for tree in Path("/sys/fs/cgroup").glob(f"*/slurm_{self.node}"):
+        trees = _CGROUPS_ROOT.glob(f"*/slurm_{self.node}") if _VERSION == 1 else [self._tree]
+        for tree in trees:
             self._remove(tree)
+
+    @property
+    def _tree(self) -> Path:
+        """The cgroup of all jobs; of version 1 that of the hierarchy `freezer`."""
+        if _VERSION == 1:
+            return _CGROUPS_ROOT / "freezer" / f"slurm_{self.node}"
+        return _SLICE / f"{self.node}_slurmstepd.scope"
 
     @staticmethod
     def _remove(tree: Path) -> None:
         groups = [tree, *sorted(path for path in tree.rglob("*") if path.is_dir())]
+        groups = [group for group in groups if group.exists()]
         for group in reversed(groups):
             for pid in (group / "cgroup.procs").read_text().split():
                 with contextlib.suppress(ProcessLookupError):
@@ -242,9 +261,9 @@ def _removed(group: Path) -> bool:
 
 
 @contextmanager
-def running_slurm(folder: Path) -> Iterator[Slurm]:
+def running_slurm(folder: Path, devices: Sequence[Path] = ()) -> Iterator[Slurm]:
     """Run a Slurm during the `with` block."""
-    slurm = Slurm(folder)
+    slurm = Slurm(folder, devices)
     try:
         slurm.start()
         yield slurm

@@ -9,11 +9,8 @@ status is 1 if there are any.
 """
 
 import argparse
-import contextlib
-import os
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,8 +22,9 @@ from tests.e2e.processes import free_ports
 from tests.e2e.watched_podgpu import RULES, watching
 from tests.fakes.nvml import FakeNvml
 from tests.gpu import sharing, without_host_pid
-from tests.gpu.node import Report
+from tests.gpu.nvml_meter import metering
 from tests.gpu.pages import next_look
+from tests.gpu.report import Report
 from tests.gpu.sharing import Node
 from tests.gpu.workloads import PlayedWorks, RealWorks, Task
 
@@ -97,23 +95,6 @@ def _played(out: Path) -> dict[str, str]:
     (out / "blind").mkdir(parents=True, exist_ok=True)
     env = FakeNvml(replace(PlayedWorks.node(), hides_processes=True), out / "blind").env()
     return {key: value for key, value in env.items() if key != "FAKENVML_CALL_LOG"}
-
-
-@contextlib.contextmanager
-def metering(out: Path, env: Mapping[str, str]) -> Iterator[Path]:
-    """Run a second reader of NVML in another process."""
-    file = out / "meter.txt"
-    with file.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.gpu.nvml_meter", "0"],
-            stdout=output,
-            env={**os.environ, **env},
-        )
-        try:
-            yield file
-        finally:
-            process.terminate()
-            process.wait(10)
 
 
 def main() -> int:

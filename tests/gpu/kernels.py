@@ -1,7 +1,8 @@
 """GPU work of known size that uses only the driver's library and starts within a second.
 
-    python3 kernels.py work DUTY SEED     passes in bursts of random length, for a fraction of the
-    time
+    python3 kernels.py work DUTY SEED [MIB]
+                                          passes in bursts of random length, for a fraction of the
+    time; allocates memory before
     python3 kernels.py solo SECONDS       print the seconds of one pass without other load
     python3 kernels.py hold MIB           allocate memory, without work
     python3 kernels.py fault              write to an invalid address: XID 31
@@ -111,10 +112,16 @@ class Cuda:
 
 
 class Passes:
-    """Runs and counts passes."""
+    """Runs and counts passes.
 
-    def __init__(self) -> None:
+    Args:
+        mebibytes: memory to allocate besides.
+    """
+
+    def __init__(self, mebibytes: int = 0) -> None:
         self._cuda = Cuda()
+        if mebibytes:
+            self._cuda.allocate(mebibytes << 20)
         out = ctypes.c_uint64(self._cuda.allocate(4096))
         self._launch = self._cuda.kernel("spin", BLOCKS, THREADS, ctypes.c_uint(ROUNDS), out)
         self.done = 0
@@ -126,12 +133,12 @@ class Passes:
         self.done += BATCH
 
 
-def work(duty: float, seed: int) -> None:
+def work(duty: float, seed: int, mebibytes: int = 0) -> None:
     """Work until killed, and print the monotonic time and the number of passes.
 
     Each length is random, because a load in step with the driver's samples is measured wrongly.
     """
-    passes = Passes()
+    passes = Passes(mebibytes)
     drawn = random.Random(seed)
     printed = 0.0
     while True:
@@ -178,7 +185,7 @@ def fault() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "work":
-        work(float(sys.argv[2]), int(sys.argv[3]))
+        work(float(sys.argv[2]), *map(int, sys.argv[3:]))
     elif sys.argv[1] == "solo":
         solo(float(sys.argv[2]))
     elif sys.argv[1] == "hold":

@@ -42,8 +42,8 @@ from tests.gpu.mps_workloads import (
     Works,
     ended,
 )
-from tests.gpu.node import Report
 from tests.gpu.pages import Page, next_look
+from tests.gpu.report import Report
 
 LONGEST: Final = 170
 """Timeout of the script in seconds."""

@@ -8,10 +8,8 @@ log. The status is 1 if podgpu reported anything wrong. Needs torch.
 """
 
 import argparse
-import json
 import sys
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -25,6 +23,7 @@ from tests.gpu import driver_state, scenes
 from tests.gpu.churn import churn
 from tests.gpu.daemon import cpu_seconds, memory_mb
 from tests.gpu.gpu_node import Figures, Stage
+from tests.gpu.report import Report
 
 MEMORY = 100
 """Maximum memory of podgpu with all of its sources, in MB."""
@@ -38,28 +37,6 @@ SCENES: tuple[Callable[[Stage, Path], Figures], ...] = (
     scenes.halves,
     churn,
 )
-
-
-class Report:
-    """Figures by name, written after each addition."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self.figures: Figures = {}
-        self.wrong: list[str] = []
-
-    def add(self, name: str, work: Callable[[], Figures]) -> None:
-        """Run a step and add its figures; record an exception and continue."""
-        began = time.monotonic()
-        try:
-            found = work()
-        except Exception:  # noqa: BLE001 - it is recorded
-            self.wrong.append(name)
-            found = {"wrong": traceback.format_exc()}
-        self.figures[name] = {**found, "took_seconds": round(time.monotonic() - began, 1)}
-        self._file.write_text(json.dumps(self.figures, indent=1))
-        shown = "WRONG\n" + found["wrong"] if "wrong" in found else json.dumps(found)
-        print(f"{name}: {shown}", flush=True)
 
 
 def cost(stage: Stage, pid: int, began: float, seconds: float) -> Figures:

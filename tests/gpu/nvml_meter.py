@@ -7,9 +7,13 @@ Prints lines of JSON until it is stopped: `[time, millijoules]` twenty times a s
 """
 
 import json
+import os
+import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -78,6 +82,23 @@ class Meter:
         passed = last[0] - first[0] or 1.0
         part = (end - begin) / passed
         return {int(pid): (total - first[1].get(pid, 0.0)) * part for pid, total in last[1].items()}
+
+
+@contextmanager
+def metering(out: Path, env: Mapping[str, str]) -> Iterator[Path]:
+    """Run a second reader of NVML in another process."""
+    file = out / "meter.txt"
+    with file.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.gpu.nvml_meter", "0"],
+            stdout=output,
+            env={**os.environ, **env},
+        )
+        try:
+            yield file
+        finally:
+            process.terminate()
+            process.wait(10)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ from typing import Any
 
 from tests.e2e.kube.api import Object
 from tests.e2e.kube.pods import GPU, container, pod, run
+from tests.gpu.host_python import folders
 
 LOAD = Path(__file__).with_name("load.py")
 _THERE = "/podgpu/load.py"
-_LOADER = Path("/etc/ld.so.cache")
 
 
 def program(
@@ -53,7 +53,7 @@ def python(
     passed = {"HOME": "/tmp", "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""), **env}
     made = container(resources=wanted, command=run(script), env=passed, privileged=True)
     places = {
-        **{path: path for path in _folders()},
+        **{path: path for path in folders()},
         **{there: str(here) for there, here in files.items()},
     }
     made["volumeMounts"] = [
@@ -64,10 +64,3 @@ def python(
         {"name": f"v{at}", "hostPath": {"path": here}} for at, here in enumerate(places.values())
     ]
     return whole
-
-
-def _folders() -> list[str]:
-    """Return the node's paths that such a program needs: Python and libraries."""
-    prefixes = (sys.prefix, sys.base_prefix, os.path.realpath(sys.executable))
-    found = {"/usr", *(f"/{Path(prefix).parts[1]}" for prefix in prefixes)}
-    return [*sorted(found), *([str(_LOADER)] if _LOADER.exists() else [])]
