@@ -55,22 +55,21 @@ GROUP BY reason ORDER BY reason <> 'down', reason
 """
 
 _NAMES: Final = "device, namespace, pod, container, pod_uid, start_ns, end_ns"
+_OF_HOLDING: Final = "cluster, node, ledger, holding"
 # Few holdings have several rows. To find these by a hash takes a third of the time.
 ENDED: Final = f"""
 CREATE OR REPLACE TEMP TABLE ended AS
-WITH found AS (
-    SELECT cluster, node, ledger, holding, serial, {_NAMES},
-        hash(cluster, node, ledger, holding) AS own_hash
-    FROM ({{rows}}) WHERE row = 'holding'
+WITH replaced AS (
+    SELECT hash({_OF_HOLDING}) AS own_hash FROM ({{rows}}) WHERE row = 'holding'
+    GROUP BY own_hash HAVING count(*) > 1
 ),
-replaced AS (SELECT own_hash FROM found GROUP BY own_hash HAVING count(*) > 1),
 latest AS (
-    SELECT cluster, node, ledger, {_NAMES} FROM found
-    WHERE own_hash NOT IN (SELECT own_hash FROM replaced)
+    SELECT cluster, node, ledger, {_NAMES} FROM ({{rows}})
+    WHERE row = 'holding' AND hash({_OF_HOLDING}) NOT IN (SELECT own_hash FROM replaced)
     UNION ALL
-    SELECT cluster, node, ledger, {_NAMES} FROM found
-    WHERE own_hash IN (SELECT own_hash FROM replaced)
-    QUALIFY row_number() OVER (PARTITION BY cluster, node, ledger, holding ORDER BY serial DESC) = 1
+    SELECT cluster, node, ledger, {_NAMES} FROM ({{rows}})
+    WHERE row = 'holding' AND hash({_OF_HOLDING}) IN (SELECT own_hash FROM replaced)
+    QUALIFY row_number() OVER (PARTITION BY {_OF_HOLDING} ORDER BY serial DESC) = 1
 )
 SELECT
     cluster, node, ledger, device, namespace, pod, container, pod_uid, 1 AS holdings

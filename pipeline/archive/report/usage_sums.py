@@ -1,8 +1,8 @@
 """Sums the usage of an archive by device and container, day by day, in DuckDB.
 
-A month of 8,000 GPUs has 40 million rows and six million containers. Each day is summed by
-container in temporary tables. What remains has only the names that the grouping of the report
-needs, so its size depends on the number of groups and devices.
+A month of 8,000 GPUs has 40 million rows and six million containers. Each day is summed in
+temporary tables: by container, or as `namespace_sums` does it. What remains has only the names that
+the grouping of the report needs, so its size depends on the number of groups and devices.
 
 Tables that remain:
 
@@ -19,6 +19,7 @@ from typing import Final, Literal
 
 from pipeline.archive.database import Database
 from pipeline.archive.report.ended_items import ENDED
+from pipeline.archive.report.namespace_sums import add_day, merge_days, sum_day
 from pipeline.archive.report.owner_sql import kind_of_owner
 from pipeline.archive.report.row_sources import RowSources
 from pipeline.archive.row_columns import day_of_moment
@@ -26,6 +27,10 @@ from pipeline.ledger.schema import HOUR_NS
 
 Detail = Literal["device", "namespace", "pod", "facts"]
 """Which names of containers `sums` has: none, namespaces, those of pods, or all with facts."""
+
+_WITHOUT_CONTAINERS: Final = ("device", "namespace")
+_FEW_SUMS: Final = 1_000_000
+"""Number of rows of `sums` that are not worth a merge of the rows of several days."""
 
 _TABLES: Final = """
 CREATE SEQUENCE device_numbers;
@@ -80,7 +85,7 @@ _NEW_DEVICES: Final = """
 INSERT INTO devices (cluster, node, device)
 SELECT * FROM (
     SELECT cluster, node, device FROM device_day
-    UNION SELECT cluster, node, device FROM container_day
+    UNION SELECT cluster, node, device FROM {used}
 )
 ANTI JOIN devices USING (cluster, node, device)
 """
@@ -142,7 +147,7 @@ SELECT
     CASE WHEN sum(energy_mj) = 0 AND arg_max(energy_mj IS NULL, serial) THEN NULL
         ELSE sum(energy_mj) END AS energy_mj,
     'usage' AS row
-FROM day_rows WHERE row = 'usage' GROUP BY ALL
+FROM {{rows}} WHERE row = 'usage' GROUP BY ALL
 """  # noqa: S608
 
 _IDENTITY: Final = "cluster, node, ledger, namespace, pod, container, pod_uid"
@@ -153,40 +158,34 @@ SELECT
     arg_max(owner_name, serial) AS owner_name, arg_max(labels, serial) AS labels
 FROM ({{rows}}) WHERE row = 'container' GROUP BY ALL
 """  # noqa: S608
-_NO_FACTS: Final = """
-NULL AS owner_kind, NULL AS owner_name, NULL AS labels, NULL AS facts_serial
-"""
 # A container without a name keeps its uid, because another container may give it a name.
 _NAMES: Final = MappingProxyType(
     {
-        "device": f"NULL AS ledger, NULL AS namespace, NULL AS pod, NULL AS container, "
-        f"NULL AS pod_uid, {_NO_FACTS}",
-        "namespace": f"NULL AS ledger, CASE WHEN {kind_of_owner('one.pod_uid')} = 'pod' "
+        "device": "NULL::VARCHAR AS namespace, NULL::VARCHAR AS pod, NULL::VARCHAR AS pod_uid",
+        "namespace": f"CASE WHEN {kind_of_owner('one.pod_uid')} = 'pod' "
         "THEN one.namespace ELSE '' END AS namespace, CASE WHEN one.pod = '' THEN '' END AS pod, "
-        f"NULL AS container, CASE WHEN one.pod = '' THEN one.pod_uid END AS pod_uid, {_NO_FACTS}",
-        "pod": "NULL AS ledger, one.namespace, one.pod, NULL AS container, one.pod_uid, "
-        f"{_NO_FACTS}",
+        "CASE WHEN one.pod = '' THEN one.pod_uid END AS pod_uid",
+        "pod": "one.namespace, one.pod, one.pod_uid",
         "facts": "one.ledger, one.namespace, one.pod, one.container, one.pod_uid, "
         "owner_kind, owner_name, labels, facts_serial",
     }
 )
-_UNKNOWN_FACTS: Final = (
-    f"one.ledger, one.namespace, one.pod, one.container, one.pod_uid, {_NO_FACTS}"
-)
+_UNKNOWN_FACTS: Final = "one.ledger, one.namespace, one.pod, one.container, one.pod_uid"
 _WITH_FACTS: Final = f"LEFT JOIN day_facts USING ({_IDENTITY})"
 # No busy time is missing in an hour of a device without counted time, as that of a GPU with MIG
 # instances: it has only energy.
 _SUMS: Final = """
-INSERT INTO sums
+INSERT INTO sums BY NAME
 SELECT
-    devices.id, one.container IS NULL AS is_unattributed, one.since_hour, {names},
-    sum(one.held_ns), sum(one.busy_ns),
-    sum(CASE WHEN is_unattributed THEN -one.busy_ns ELSE one.held_with_busy_ns - one.busy_ns END),
-    sum(one.energy_mj),
+    devices.id AS device, one.container IS NULL AS is_unattributed, one.since_hour, {names},
+    sum(one.held_ns) AS held_ns, sum(one.busy_ns) AS busy_ns,
+    sum(CASE WHEN is_unattributed THEN -one.busy_ns
+        ELSE one.held_with_busy_ns - one.busy_ns END) AS idle_ns,
+    sum(one.energy_mj) AS energy_mj,
     bool_or(CASE WHEN is_unattributed
         THEN one.hours_without_busy & (one.hours_held | coalesce(device_day.hours, 0)) <> 0
-        ELSE one.hours_without_busy <> 0 END),
-    bool_or(one.hours_without_energy <> 0), 0
+        ELSE one.hours_without_busy <> 0 END) AS busy_missing,
+    bool_or(one.hours_without_energy <> 0) AS energy_missing, 0 AS holdings
 FROM container_day AS one
 JOIN devices USING (cluster, node, device)
 LEFT JOIN device_day USING (cluster, node, ledger, device, since_hour)
@@ -196,9 +195,10 @@ LEFT JOIN device_day USING (cluster, node, ledger, device, since_hour)
 # A holding counts if its container has usage of its device in the span. For most holdings, the
 # usage is on the day of their end.
 _HOLDINGS: Final = f"""
-INSERT INTO sums
+INSERT INTO sums BY NAME
 SELECT
-    devices.id, false, one.since_hour, {{names}}, 0, NULL, NULL, NULL, false, false, sum(holdings)
+    devices.id AS device, false AS is_unattributed, one.since_hour, {{names}}, 0 AS held_ns,
+    false AS busy_missing, false AS energy_missing, sum(holdings) AS holdings
 FROM {{ended}} AS ended
 JOIN (
     SELECT {_IDENTITY}, device, min(since_hour) AS since_hour FROM {{used}}
@@ -261,11 +261,14 @@ def sum_usage(
     span = {"first": first, "beyond": beyond, "since": since}
     ends = first * HOUR_NS, beyond * HOUR_NS
     days = day_of_moment(start_ns), day_of_moment(end_ns - 1)
+    merged = 0
     for day, rows in sources.days.items():
         database.execute(ENDED.format(rows=rows), ends)
         if days[0] <= day <= days[1]:
             database.execute(_DAY_ROWS.format(rows=rows, **span))
             _add_day(database, rows, detail)
+            if detail in _WITHOUT_CONTAINERS and _count(database) > 2 * merged + _FEW_SUMS:
+                merged = merge_days(database)
         else:
             # Holdings that ended after the span.
             database.execute(_ALL_ELSEWHERE)
@@ -284,18 +287,32 @@ def sum_usage(
 
 def _add_day(database: Database, rows: str, detail: Detail) -> None:
     database.execute(_DEVICE_DAY)
+    names = _NAMES[detail]
+    if detail in _WITHOUT_CONTAINERS:
+        sum_day(database, names, _JOINED_HOURS.format(rows="mixed_rows"))
+        _add_devices(database, "places")
+        add_day(database, names)
+        return
     database.execute(_CONTAINER_DAY)
     if database.execute(_MIXED)[0][0]:
-        database.execute(_JOINED_HOURS)
+        database.execute(_JOINED_HOURS.format(rows="day_rows"))
         database.execute(_CONTAINER_DAY.replace("FROM day_rows", "FROM joined_hours"))
-    for statement in (_NEW_DEVICES, _DEVICE_FACTS, _DEVICE_SUMS):
-        database.execute(statement)
+    _add_devices(database, "container_day")
     if detail == "facts":
         database.execute(_DAY_FACTS.format(rows=rows))
     facts = _WITH_FACTS if detail == "facts" else ""
-    names = _NAMES[detail]
     database.execute(_SUMS.format(names=names, facts=facts))
     database.execute(
         _HOLDINGS.format(ended="ended", used="container_day", names=names, facts=facts)
     )
     database.execute(_ELSEWHERE.format(used="container_day"))
+
+
+def _count(database: Database) -> int:
+    return int(database.execute("SELECT count(*) FROM sums")[0][0])
+
+
+def _add_devices(database: Database, used: str) -> None:
+    database.execute(_NEW_DEVICES.format(used=used))
+    for statement in (_DEVICE_FACTS, _DEVICE_SUMS):
+        database.execute(statement)
