@@ -6,7 +6,8 @@
 For a machine without a network, where neither is installed. The program runs with this root file
 system and the machine's devices, processes, cgroups and GPU driver; its folder /out is OUT. After
 SECONDS it is stopped. All processes that it leaves are killed. Needs only Python, because the
-machine has none of podgpu's dependencies.
+machine has none of podgpu's dependencies. The variable `CGROUP2=1` mounts the kernel's cgroups of
+version 2 where the machine uses version 1.
 """
 
 import argparse
@@ -64,7 +65,7 @@ mount --bind /sys "$root/sys"
 if [ -n "$CGROUP2" ]; then mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
 else mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"; fi
 mount --bind "$out" "$root/out"
-if [ -d /usr/local/nvidia ]; then mount --rbind /usr/local/nvidia "$root/usr/local/nvidia"; fi
+if [ -n "$DRIVER" ]; then mount --rbind /usr/local/nvidia "$root/usr/local/nvidia"; fi
 exec chroot "$root" /bin/sh -c '/sbin/ldconfig; cd /podgpu; exec "$@"' sh "$@"
 """
 
@@ -179,10 +180,9 @@ def run(packed: Path, out: Path, seconds: float, program: list[str]) -> int:
         with tarfile.open(packed) as archive:
             archive.extractall(root, filter="fully_trusted")  # noqa: S202 - our own
         print(f"unpacked in {time.monotonic() - began:.1f} s", flush=True)
-        _driver(root)
         enter = ("unshare", "--mount", "--propagation", "private", "sh", "-c", _ENTER, "sh")
         env = {"PATH": "/usr/local/nvidia/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
-        env |= {key: os.environ[key] for key in ("CGROUP2", "PROGRAM_ENV") if key in os.environ}
+        env |= {"DRIVER": "1" if _driver(root) else "", "CGROUP2": os.environ.get("CGROUP2", "")}
         process = subprocess.Popen([*enter, root, out.resolve(), *program], env=env)
         try:
             return process.wait(seconds)
@@ -201,21 +201,26 @@ def run(packed: Path, out: Path, seconds: float, program: list[str]) -> int:
                 process.wait(5)
 
 
-def _driver(root: Path) -> None:
-    """Copy the driver's files of a machine that has them among its other libraries."""
-    if _DRIVER.is_dir():
-        return
+def _driver(root: Path) -> bool:
+    """Let the programs find the driver; return whether its folder has to be mounted."""
+    folders = {file.parent for file in _DRIVER.rglob("libcuda.so.1")}
+    if folders:
+        text = "".join(f"{folder}\n" for folder in sorted(folders))
+        (root / "etc/ld.so.conf.d/nvidia.conf").write_text(text)
+        return True
+    # The driver is among the machine's other libraries.
     cache = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
     found = [line.split(" => ")[1] for line in cache.splitlines() if "libcuda.so.1" in line]
+    target = root / _DRIVER.relative_to("/")
+    for name in ("bin", "lib64"):
+        (target / name).mkdir(parents=True, exist_ok=True)
     for library in found[:1]:
-        target = root / "usr/local/nvidia/lib64"
-        target.mkdir(parents=True, exist_ok=True)
         folder = Path(library).resolve().parent
         for file in (*folder.glob("libcuda.so*"), *folder.glob("libnvidia-*.so*")):
-            shutil.copy(file, target / file.name)
-    if smi := shutil.which("nvidia-smi"):
-        (root / "usr/local/nvidia/bin").mkdir(parents=True, exist_ok=True)
-        shutil.copy(smi, root / "usr/local/nvidia/bin")
+            shutil.copy(file, target / "lib64" / file.name)
+    if program := shutil.which("nvidia-smi"):
+        shutil.copy(program, target / "bin")
+    return False
 
 
 def _left(folder: str) -> Iterator[int]:
