@@ -57,7 +57,7 @@ GROUP BY ALL;
 -- What is known of each pod.
 CREATE OR REPLACE TEMP VIEW new_focus_facts AS
 SELECT
-    cluster,
+    cluster, node,
     if(pod_uid = '', concat_ws('/', node, ledger, namespace, pod, container), pod_uid) AS pod_key,
     namespace, pod,
     arg_max(owner_kind, serial) FILTER (WHERE owner_name <> '') AS owner_kind,
@@ -83,10 +83,11 @@ CREATE OR REPLACE TEMP TABLE focus_sums AS FROM new_focus_sums LIMIT 0;
 CREATE OR REPLACE TEMP TABLE focus_facts AS FROM new_focus_facts LIMIT 0;
 CREATE OR REPLACE TEMP TABLE focus_devices AS FROM new_focus_devices LIMIT 0;
 
--- A uid without a name belongs to the only name that it has.
+-- A uid without a name belongs to the only name that it has on its node. Names and facts are those of
+-- the own node, so that no node can change the charges of other nodes' usage.
 CREATE OR REPLACE TEMP VIEW focus_pods AS
 SELECT
-    cluster, pod_key,
+    cluster, node, pod_key,
     if(count(DISTINCT (namespace, pod)) FILTER (WHERE pod <> '') = 1,
         max(namespace) FILTER (WHERE pod <> ''), NULL) AS only_namespace,
     if(count(DISTINCT (namespace, pod)) FILTER (WHERE pod <> '') = 1,
@@ -130,7 +131,7 @@ held AS (
         sum(idle_ns) AS idle_ns,
         sum(energy_mj) AS energy_mj,
         max(sample_data) AS sample_data
-    FROM focus_sums LEFT JOIN focus_pods USING (cluster, pod_key)
+    FROM focus_sums LEFT JOIN focus_pods USING (cluster, node, pod_key)
     WHERE namespace IS NOT NULL
     GROUP BY ALL
 ),

@@ -15,10 +15,11 @@ from pipeline.model.ledger_usage import DeviceTotal
 MOST_GROUPS: Final = 200_000
 """Maximum number of groups of a report, which are in memory."""
 
-# Containers with a uid but without a name belong to the only name of this uid.
+# Containers with a uid but without a name belong to the only name of this uid. Names and facts of a
+# pod are those of its own node, so that no node can change the groups of other nodes' usage.
 _POD_NAMES: Final = """
 CREATE OR REPLACE TABLE pod_names AS
-SELECT cluster, pod_uid, max(row(pod <> '', namespace, pod)) AS name
+SELECT cluster, node, pod_uid, max(row(pod <> '', namespace, pod)) AS name
 FROM same_uids WHERE pod_uid <> '' GROUP BY ALL
 HAVING count(DISTINCT (namespace, pod)) FILTER (pod <> '') < 2
 """
@@ -29,11 +30,11 @@ SELECT
     sums.* EXCLUDE (device), devices.*,
     CASE WHEN name IS NULL THEN sums.namespace ELSE struct_extract(name, 2) END AS known_namespace,
     CASE WHEN name IS NULL THEN sums.pod ELSE struct_extract(name, 3) END AS known_pod,
-    CASE WHEN sums.pod_uid = '' THEN hash(node, ledger, container) ELSE 0 END AS alone,
-    hash(devices.cluster, sums.pod_uid, known_namespace, known_pod, alone) AS pod_hash
+    CASE WHEN sums.pod_uid = '' THEN hash(ledger, container) ELSE 0 END AS alone,
+    hash(devices.cluster, devices.node, sums.pod_uid, known_namespace, known_pod, alone) AS pod_hash
 FROM sums
 JOIN devices ON devices.id = sums.device
-LEFT JOIN pod_names ON pod_names.cluster = devices.cluster
+LEFT JOIN pod_names ON pod_names.cluster = devices.cluster AND pod_names.node = devices.node
     AND pod_names.pod_uid = sums.pod_uid AND sums.pod = ''
 WHERE NOT is_unattributed
 """
@@ -48,17 +49,17 @@ _CHANGED_FACTS: Final = """
 CREATE OR REPLACE TABLE changed_facts AS
 WITH latest AS (
     SELECT
-        cluster, pod_uid, known_namespace, known_pod, alone, pod_hash,
+        cluster, node, pod_uid, known_namespace, known_pod, alone, pod_hash,
         coalesce(arg_max(owner_kind, facts_serial), '') AS owner_kind,
         coalesce(arg_max(owner_name, facts_serial), '') AS owner_name,
         coalesce(arg_max(labels, facts_serial), '{}') AS labels
     FROM named WHERE pod_hash IN (SELECT pod_hash FROM changed_pods)
     GROUP BY
-        cluster, pod_uid, known_namespace, known_pod, alone, pod_hash, node, ledger, namespace, pod,
+        cluster, node, pod_uid, known_namespace, known_pod, alone, pod_hash, ledger, namespace, pod,
         container
 )
 SELECT
-    cluster, pod_uid, known_namespace, known_pod, alone, pod_hash,
+    cluster, node, pod_uid, known_namespace, known_pod, alone, pod_hash,
     max(row(owner_name <> '', owner_kind, owner_name)) AS owner,
     map_from_entries(
         max(list_sort(map_entries(CAST(CAST(labels AS JSON) AS MAP(VARCHAR, VARCHAR)))))
@@ -67,7 +68,8 @@ FROM latest GROUP BY ALL
 """
 _WITH_CHANGED: Final = """
 LEFT JOIN changed_facts AS changed ON changed.pod_hash = named.pod_hash
-    AND changed.cluster = named.cluster AND changed.pod_uid = named.pod_uid
+    AND changed.cluster = named.cluster AND changed.node = named.node
+    AND changed.pod_uid = named.pod_uid
     AND changed.known_namespace = named.known_namespace AND changed.known_pod = named.known_pod
     AND changed.alone = named.alone
 """

@@ -84,3 +84,33 @@ def test_what_is_learned_days_later_applies_to_all_usage_of_the_pod(
         found, own = reports(node, store, by)
         assert {row.key.parts: row.held_ns for row in found.rows if row.key} == groups
         assert rows(found) == rows(own)
+
+
+def test_no_node_changes_the_groups_of_the_usage_of_others(
+    node: LedgerNode, tmp_path: Path, store: ObjectStore, work: Path
+) -> None:
+    """The other node writes usage and facts of the same pod, and gives a name to an unnamed one."""
+    other = LedgerNode("n9", tmp_path)
+    pod, unnamed = node.subject("a"), replace(node.subject("b"), namespace="", pod="")
+    node.use(NOON, pod, (100, 50, 10))
+    node.use(NOON, unnamed, (10, 5, 1))
+    node.describe(pod, "research", {"team": "red"})
+    other.use(NOON, pod, (1, 0, 0))
+    other.use(NOON, replace(unnamed, namespace="zz", pod="z"), (1, 0, 0))
+    other.describe(pod, "zz", {"team": "zz"})
+    for each in (node, other):
+        each.now_ns = (NOON + 2) * HOUR_NS
+        each.archive(store, work)
+    expected = {
+        "namespace": {("ml",): 101, (None,): 10, ("zz",): 1},
+        "workload": {
+            ("ml", "Job", "research"): 100,
+            ("ml", "Job", "zz"): 1,
+            (None, "Pod", f"uid {unnamed.uid}"): 10,
+            ("zz", "Pod", "z"): 1,
+        },
+        "label:team": {("red",): 100, ("zz",): 1, (None,): 11},
+    }
+    for by, groups in expected.items():
+        found = reports(node, store, by)[0]
+        assert {row.key.parts: row.held_ns for row in found.rows if row.key} == groups, by
