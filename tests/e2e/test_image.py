@@ -76,7 +76,8 @@ def test_the_image_contains_podgpu_and_no_build_tools(added: list[tarfile.TarInf
     made_it = {"pip", "setuptools", "wheel", "hatchling", "pathspec", "tests", "deploy", "docs"}
     assert not packages & made_it
     assert not any(path.suffix == ".whl" for path in paths)
-    assert sum(member.size for member in added) < 80_000_000
+    # Half of it is DuckDB and obstore, for the archive.
+    assert sum(member.size for member in added) < 170_000_000
 
 
 def test_the_image_has_the_entry_points_of_dcgm_exporter(added: list[tarfile.TarInfo]) -> None:
