@@ -196,7 +196,9 @@ def test_the_wheel_runs_the_demo_in_a_clean_container(
 def test_all_packages_of_the_image_exist_for_arm64_with_the_pinned_hashes(tmp_path: Path) -> None:
     """Only the packages: the image itself is not built here for another architecture."""
     files = (ROOT / "requirements.txt", ROOT / "image" / "build-requirements.txt")
-    systems = ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_28_aarch64")
+    # pip takes exactly these. Debian 12 has glibc 2.36.
+    versions = ("2014", *(f"_2_{minor}" for minor in range(17, 37)))
+    systems = [f"manylinux{version}_aarch64" for version in versions]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pip", "download", "--quiet", "--dest", tmp_path),

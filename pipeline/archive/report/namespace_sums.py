@@ -21,10 +21,19 @@ _HASH: Final = "hash(cluster, node, ledger, device, namespace, pod, container, p
 _PLACE: Final = "cluster, node, ledger, device"
 _PLACED: Final = f"*, hash({_PLACE}) AS place"
 
-# Bit n of a mask is hour n of the day. With a late gain, an hour has several rows.
-_SUMS: Final = f"""
+# The texts are read once. What follows compares only numbers.
+_ROWS: Final = f"""
 SELECT
-    place, since_hour, one.container IS NULL AS is_unattributed, {{names}},
+    hash({_PLACE}) AS place, {_HASH} AS container_hash, since_hour, hour_number,
+    one.container IS NULL AS is_unattributed, {{names}}, held_ns, busy_ns, energy_mj
+FROM {{rows}} AS one WHERE row = 'usage'
+"""  # noqa: S608
+_USAGE_ROWS: Final = "CREATE OR REPLACE TEMP TABLE usage_rows AS "
+
+# Bit n of a mask is hour n of the day. With a late gain, an hour has several rows.
+_SUMS: Final = """
+SELECT
+    place, since_hour, is_unattributed, namespace, pod, pod_uid,
     sum(held_ns) AS held_ns, sum(busy_ns) AS busy_ns, sum(energy_mj) AS energy_mj,
     sum(CASE WHEN busy_ns IS NOT NULL THEN held_ns END) AS held_with_busy_ns,
     bit_or(CASE WHEN busy_ns IS NULL THEN hour_bit ELSE 0 END) AS hours_without_busy,
@@ -32,19 +41,16 @@ SELECT
     bit_or(CASE WHEN energy_mj IS NULL THEN hour_bit ELSE 0 END) AS hours_without_energy,
     bit_or(CASE WHEN energy_mj IS NULL THEN 0 ELSE hour_bit END) AS hours_with_energy,
     bit_or(CASE WHEN held_ns <> 0 THEN hour_bit ELSE 0 END) AS hours_held
-FROM (
-    SELECT {_PLACED}, 1 << (hour_number % 24)::INTEGER AS hour_bit FROM {{rows}} WHERE row = 'usage'
-) AS one
+FROM (SELECT *, 1 << (hour_number % 24)::INTEGER AS hour_bit FROM {rows})
 GROUP BY ALL
-"""  # noqa: S608
+"""
 _USAGE_DAY: Final = "CREATE OR REPLACE TEMP TABLE usage_day AS "
 
 # Only a group that has an hour with and an hour without a value can have such a container.
-_MIXED: Final = f"""
+_MIXED: Final = """
 CREATE OR REPLACE TEMP TABLE mixed_places AS
 SELECT DISTINCT place FROM (
-    SELECT place, hash({_PLACE}, namespace, pod, container, pod_uid, hour_number) AS container_hour
-    FROM (SELECT {_PLACED} FROM day_rows WHERE row = 'usage')
+    SELECT place, container_hash, hour_number FROM usage_rows
     WHERE place IN (
         SELECT place FROM usage_day WHERE hours_with_busy & hours_without_busy <> 0
             OR hours_with_energy & hours_without_energy <> 0
@@ -52,7 +58,7 @@ SELECT DISTINCT place FROM (
     GROUP BY ALL
     HAVING count(busy_ns) NOT IN (0, count(*)) OR count(energy_mj) NOT IN (0, count(*))
 )
-"""  # noqa: S608
+"""
 _SOME_MIXED: Final = "SELECT EXISTS (FROM mixed_places)"
 _MIXED_ROWS: Final = f"""
 CREATE OR REPLACE TEMP VIEW mixed_rows AS
@@ -74,11 +80,11 @@ SELECT DISTINCT {_PLACE}, hash({_PLACE}) AS place FROM day_rows
 WHERE row = 'usage' AND place NOT IN (SELECT place FROM places)
 """  # noqa: S608
 
-_USED: Final = f"""
+_USED: Final = """
 CREATE OR REPLACE TEMP TABLE used AS
-SELECT {_HASH} AS container_hash, min(since_hour) AS since_hour
-FROM day_rows WHERE row = 'usage' AND container IS NOT NULL GROUP BY container_hash
-"""  # noqa: S608
+SELECT container_hash, min(since_hour) AS since_hour
+FROM usage_rows WHERE NOT is_unattributed GROUP BY container_hash
+"""
 _ENDED: Final = f"SELECT {_PLACED}, {_HASH} AS container_hash FROM ended"  # noqa: S608
 _ELSEWHERE: Final = f"""
 INSERT INTO ended_elsewhere
@@ -141,15 +147,15 @@ def sum_day(database: Database, names: str, joined_hours: str) -> None:
         joined_hours: a statement that makes `joined_hours` of the view `mixed_rows`: usage in
             which each hour of a container has one row.
     """
-    database.execute(_USAGE_DAY + _SUMS.format(names=names, rows="day_rows"))
+    database.execute(_USAGE_ROWS + _ROWS.format(names=names, rows="day_rows"))
+    database.execute(_USAGE_DAY + _SUMS.format(rows="usage_rows"))
     database.execute(_MIXED)
     if database.execute(_SOME_MIXED)[0][0]:
         database.execute(_MIXED_ROWS)
         database.execute(joined_hours)
         database.execute(_NO_MIXED)
-        database.execute(
-            "INSERT INTO usage_day BY NAME " + _SUMS.format(names=names, rows="joined_hours")
-        )
+        joined = _ROWS.format(names=names, rows="joined_hours")
+        database.execute("INSERT INTO usage_day BY NAME " + _SUMS.format(rows=f"({joined})"))
     if database.execute(_PLACES)[0][0]:
         database.execute(_OTHER_PLACES)
 
