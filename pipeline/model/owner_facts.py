@@ -15,9 +15,9 @@ def owner_facts(subject: PartialRef, info: PodInfo | None) -> Mapping[str, str]:
         info: what its source reports of it; None if that is unknown.
 
     Returns:
-        The known facts in this order. Of a job: `slurm_cluster`, `job` (its id), `account`, `job_name`,
-        `partition`, `user`. Of a container: `runtime` (`docker` or `podman`), `container` (its
-        name), `compose_project`, `compose_service`, `image`.
+        The known facts in this order. Of a job: `slurm_cluster`, `job` (its id), `account`,
+        `job_name`, `partition`, `user`. Of a container: `runtime` (`docker` or `podman`),
+        `container` (its name), `compose_project`, `compose_service`, `image`.
     """
     labels = dict(info.labels) if info is not None else {}
     names: tuple[str, ...]
