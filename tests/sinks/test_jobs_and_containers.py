@@ -97,7 +97,7 @@ def test_jsonl_an_owner_has_its_kind_uid_and_facts() -> None:
     assert container_object(JOB.subject, JOB.info) == {
         "kind": "job",
         "uid": JOB.subject.uid,
-        "cluster": "hpc",
+        "slurm_cluster": "hpc",
         "job": "4711",
         "account": "physics",
         "job_name": "train",
