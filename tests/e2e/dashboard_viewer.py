@@ -89,7 +89,9 @@ class Viewer:
             title = re.sub(r"\{\{(\w+)\}\}", label, about["titleFormat"])
             more = re.sub(r"\{\{(\w+)\}\}", label, about["textFormat"])
             for when in sorted({value for _, value in series.points}):
-                yield Mark(when / 1000, f"{title}; {more}", about["iconColor"])
+                # As in HTML, blanks at the end of a text are not shown.
+                text = f"{title.rstrip()}; {more.rstrip()}"
+                yield Mark(when / 1000, text, about["iconColor"])
 
 
 def _labels(labels: Mapping[str, str]) -> Callable[[re.Match[str]], str]:
