@@ -104,6 +104,20 @@ def add_file(
     )
 
 
+def add_ledger(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select a ledger, for `podgpu.cli.usage.found_ledger`."""
+    where = parser.add_argument_group("the ledger")
+    add_file(where, "--ledger", help_text="file of the ledger")
+    add_file(
+        where,
+        "-c",
+        "--config",
+        help_text="configuration file with a ledger sink; default: that of the podgpu running "
+        "here, else the one that podgpu run would use",
+    )
+    where.add_argument("--sink", metavar="NAME", help="name of the ledger sink; default: the first")
+
+
 def add_allowed(parser: argparse.ArgumentParser) -> None:
     """Add the options that permit external code that a configuration refers to."""
     group = parser.add_argument_group("external code that the configuration refers to")

@@ -4,7 +4,7 @@ import argparse
 from typing import Final
 
 from podgpu.cli.archive.compact_options import add_compact
-from podgpu.cli.shared_options import Commands, add_command, add_file, duration_between, matching
+from podgpu.cli.shared_options import Commands, add_command, add_ledger, duration_between, matching
 
 _cluster = matching(
     "[A-Za-z0-9](?:[-A-Za-z0-9._]{0,251}[A-Za-z0-9])?",
@@ -65,16 +65,7 @@ def add_archive(commands: Commands) -> None:
         default=_grace("20s"),
         help="time for the last write after SIGTERM (default 20s)",
     )
-    where = parser.add_argument_group("the ledger")
-    add_file(where, "--ledger", help_text="file of the ledger")
-    add_file(
-        where,
-        "-c",
-        "--config",
-        help_text="configuration file with a ledger sink; default: that of the podgpu running "
-        "here, else the one that podgpu run would use",
-    )
-    where.add_argument("--sink", metavar="NAME", help="name of the ledger sink; default: the first")
+    add_ledger(parser)
     add_compact(parser.add_subparsers(title="subcommand", metavar="[compact]"))
 
 

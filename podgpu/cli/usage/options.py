@@ -7,7 +7,14 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from config.time_zones import zone
-from podgpu.cli.shared_options import Commands, add_command, add_file, argument_type, matching
+from podgpu.cli.shared_options import (
+    Commands,
+    add_command,
+    add_file,
+    add_ledger,
+    argument_type,
+    matching,
+)
 from podgpu.cli.usage.prometheus.server_options import add_prometheus
 from podgpu.cli.usage.time_span import BEGINNING, beginning, day, moment, month
 
@@ -139,16 +146,7 @@ def _add_prices(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
-    where = parser.add_argument_group("the ledger")
-    add_file(where, "--ledger", help_text="file of the ledger")
-    add_file(
-        where,
-        "-c",
-        "--config",
-        help_text="configuration file with a ledger sink; default: that of the podgpu running "
-        "here, else the one that podgpu run would use",
-    )
-    where.add_argument("--sink", metavar="NAME", help="name of the ledger sink; default: the first")
+    add_ledger(parser)
     several = parser.add_argument_group("several nodes")
     several.add_argument(
         "--from",

@@ -5,14 +5,16 @@ podgpu imports this module for every command, so this module imports almost noth
 """
 
 import argparse
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pipeline.base.errors import PermanentError
 from podgpu.cli.client_options import add_access
 from podgpu.cli.shared_options import add_file, argument_type, duration_between, matching
+
+if TYPE_CHECKING:
+    import ssl
 
 EXAMPLE: Final = "http://prometheus.monitoring:9090"
 
@@ -35,7 +37,7 @@ class Server:
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float = 120.0
-    context: ssl.SSLContext | None = None
+    context: "ssl.SSLContext | None" = None
 
 
 def add_prometheus(parser: argparse.ArgumentParser) -> None:
