@@ -67,15 +67,7 @@ CREATE TABLE gaps (
     reason TEXT NOT NULL
 ) WITHOUT ROWID;
 """
-ARCHIVE_TABLES: Final = """
-CREATE TABLE archive (
-    only_row INTEGER PRIMARY KEY CHECK (only_row = 0),
-    sealed_before INTEGER NOT NULL,
-    next_serial INTEGER NOT NULL,
-    location TEXT NOT NULL DEFAULT '',
-    written_ns INTEGER
-);
-CREATE TABLE late_hours (
+_OF_HOURS: Final = """(
     hour INTEGER NOT NULL,
     device INTEGER NOT NULL,
     container INTEGER NOT NULL,
@@ -83,8 +75,10 @@ CREATE TABLE late_hours (
     busy_ns INTEGER,
     energy_mj INTEGER,
     PRIMARY KEY (hour, device, container)
-) WITHOUT ROWID;
-CREATE TABLE late_device_hours (
+) WITHOUT ROWID;"""
+"""Columns of `hours`, and of `late_hours`."""
+
+_OF_DEVICE_HOURS: Final = """(
     hour INTEGER NOT NULL,
     device INTEGER NOT NULL,
     accounted_ns INTEGER NOT NULL,
@@ -93,7 +87,19 @@ CREATE TABLE late_device_hours (
     energy_mj INTEGER,
     unknown_ns INTEGER,
     PRIMARY KEY (hour, device)
-) WITHOUT ROWID;
+) WITHOUT ROWID;"""
+"""Columns of `device_hours`, and of `late_device_hours`."""
+
+ARCHIVE_TABLES: Final = f"""
+CREATE TABLE archive (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 0),
+    sealed_before INTEGER NOT NULL,
+    next_serial INTEGER NOT NULL,
+    location TEXT NOT NULL DEFAULT '',
+    written_ns INTEGER
+);
+CREATE TABLE late_hours {_OF_HOURS}
+CREATE TABLE late_device_hours {_OF_DEVICE_HOURS}
 CREATE TABLE sealed_items (
     kind TEXT NOT NULL,
     id NOT NULL,
@@ -162,25 +168,8 @@ CREATE TABLE containers (
     UNIQUE (uid, namespace, pod, container)
 );
 {HOLDINGS}
-CREATE TABLE hours (
-    hour INTEGER NOT NULL,
-    device INTEGER NOT NULL,
-    container INTEGER NOT NULL,
-    held_ns INTEGER NOT NULL,
-    busy_ns INTEGER,
-    energy_mj INTEGER,
-    PRIMARY KEY (hour, device, container)
-) WITHOUT ROWID;
-CREATE TABLE device_hours (
-    hour INTEGER NOT NULL,
-    device INTEGER NOT NULL,
-    accounted_ns INTEGER NOT NULL,
-    gap_ns INTEGER NOT NULL,
-    busy_ns INTEGER,
-    energy_mj INTEGER,
-    unknown_ns INTEGER,
-    PRIMARY KEY (hour, device)
-) WITHOUT ROWID;
+CREATE TABLE hours {_OF_HOURS}
+CREATE TABLE device_hours {_OF_DEVICE_HOURS}
 {GAPS}
 {"".join(INDEXES.values())}
 {ARCHIVE_TABLES}
