@@ -110,14 +110,7 @@ def main() -> int:
     report.add("alone", lambda: {"gpu": works.gpu, "seconds_of_a_pass": works.alone})
     with Cluster() as kube:
         steps(kube, works, out, report, arguments.seconds)
-    faults = [
-        f"{name}: {fault_}"
-        for name, figures in report.figures.items()
-        for fault_ in figures.get("faults", [])
-    ]
-    faults += [f"{name}: the step failed" for name in report.wrong]
-    print("wrong:", "; ".join(faults) or "nothing")
-    return 1 if faults else 0
+    return report.conclude()
 
 
 if __name__ == "__main__":

@@ -278,14 +278,7 @@ def main() -> int:
             "all",
             lambda: show(out, report, ends, arguments.seconds, played=arguments.played),
         )
-    faults = [
-        f"{name}: {fault}"
-        for name, figures in report.figures.items()
-        for fault in figures.get("faults", [])
-    ]
-    faults += [f"{name}: the step failed" for name in report.wrong]
-    print("wrong:", "; ".join(faults) or "nothing")
-    return 1 if faults else 0
+    return report.conclude()
 
 
 if __name__ == "__main__":

@@ -335,14 +335,7 @@ def main() -> int:
             steps(folder, report, arguments.seconds, is_played=arguments.played)
         finally:
             _keep(folder, out / "files.tar.gz")
-    faults = [
-        f"{name}: {fault}"
-        for name, figures in report.figures.items()
-        for fault in figures.get("faults", [])
-    ]
-    faults += [f"{name}: the step failed" for name in report.wrong]
-    print("wrong:", "; ".join(faults) or "nothing")
-    return 1 if faults else 0
+    return report.conclude()
 
 
 if __name__ == "__main__":

@@ -28,3 +28,14 @@ class Report:
         self._file.write_text(json.dumps(self.figures, indent=1))
         shown = "WRONG\n" + found["wrong"] if "wrong" in found else json.dumps(found)
         print(f"{name}: {shown}", flush=True)
+
+    def conclude(self) -> int:
+        """Print the faults of all steps; return the exit status."""
+        faults = [
+            f"{name}: {fault}"
+            for name, figures in self.figures.items()
+            for fault in figures.get("faults", [])
+        ]
+        faults += [f"{name}: the step failed" for name in self.wrong]
+        print("wrong:", "; ".join(faults) or "nothing")
+        return 1 if faults else 0
