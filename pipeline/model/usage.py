@@ -96,6 +96,8 @@ class Holding:
         busy_time_ns: the part of `counted_ns` for which its busy time was known.
         busy_peak_ppm: the largest part of an interval for which it kept the device busy, in
             millionths; None where it was never known.
+        contested_ns: see `ContainerUsage`, for this holding.
+        switching_ns: see `ContainerUsage`, for this holding.
         xids: (code, count) of XID errors on the device during the holding, sorted by code.
         serial: number of its end among all ends since podgpu started, from 1; 0 before the end.
         id: identifies the holding among all holdings, also over restarts.
@@ -127,6 +129,8 @@ class Holding:
     id: str = ""
     unseen_counted_ns: int = 0
     unseen_gap_ns: int = 0
+    contested_ns: int | None = None
+    switching_ns: int | None = None
 
     @property
     def memory_mean_bytes(self) -> int | None:
@@ -167,6 +171,13 @@ class ContainerUsage:
             `Usage.ended` when they are final.
         recent_busy_ppm: the part of the last second or more between usage samples for which its
             processes kept the device busy, in millionths; None where unknown, or after its end.
+        contested_ns: how much of `busy_ns` may belong to other users of the device: the sum over
+            the usage samples of its busy time, multiplied by the others' part of the busy time of
+            the device. 0 if it was always the only user; None where `busy_ns` is None, or where a
+            part of it was counted without this value. `split_error_ns` derives from this and the
+            next value how wrong `busy_ns` may be.
+        switching_ns: how much of `busy_ns` may be time in which the device switched between its
+            users, without work; unknown where `contested_ns` is unknown.
     """
 
     subject: PartialRef
@@ -183,6 +194,8 @@ class ContainerUsage:
     absorbed: tuple[str, ...] = ()
     closing: tuple[Holding, ...] = ()
     recent_busy_ppm: int | None = None
+    contested_ns: int | None = None
+    switching_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
