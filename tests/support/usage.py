@@ -40,6 +40,8 @@ def used(
     own_id: str | None = None,
     closing: tuple[Holding, ...] = (),
     recent: int | None = None,
+    contested: int | None = None,
+    switching: int | None = None,
 ) -> ContainerUsage:
     """Return the account of a container, in bytes, nanoseconds, millijoules and millionths.
 
@@ -62,6 +64,8 @@ def used(
         own_id,
         closing=closing,
         recent_busy_ppm=recent,
+        contested_ns=contested,
+        switching_ns=switching,
     )
 
 
@@ -92,6 +96,8 @@ def holding(
     xids: tuple[tuple[int, int], ...] = (),
     serial: int = 0,
     own_id: str | None = None,
+    contested: int | None = None,
+    switching: int | None = None,
 ) -> Holding:
     """Return a holding of a container on a device.
 
@@ -117,6 +123,8 @@ def holding(
         xids: codes and counts of XID errors.
         serial: the serial number of its end.
         own_id: its id; by default made of the device, the container and the start.
+        contested: the contested part of the busy time in nanoseconds; None if unknown.
+        switching: the part of the busy time for switching, in nanoseconds; None if unknown.
     """
     over = end or until or start
     counted = over.mono_ns - start.mono_ns - gap
@@ -144,6 +152,8 @@ def holding(
         xids=xids,
         serial=serial,
         id=made if own_id is None else own_id,
+        contested_ns=contested,
+        switching_ns=switching,
     )
 
 
@@ -318,6 +328,8 @@ def containers() -> st.SearchStrategy[list[ContainerUsage]]:
         _MAYBE,
         _TOTALS,
         _MAYBE,
+        contested_ns=_MAYBE,
+        switching_ns=_MAYBE,
     ).map(lambda one: one if one.ended is None else replace(one, memory_bytes=None))
     return st.lists(made, max_size=5, unique_by=lambda one: one.subject)
 
