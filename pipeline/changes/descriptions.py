@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pipeline.fields.xid_catalogue import XIDS
-from pipeline.model import NS, Holding, Instant, PartialRef, XidError, owner_text
+from pipeline.model import NS, Holding, Instant, PartialRef, XidError, owner_text, split_error_ns
 
 PROGRAMS: Final = frozenset(code for code, known in XIDS.items() if known.alert == "application")
 """XID codes that mostly mean a fault of a program, as in the alert `PodgpuXidApplication`."""
@@ -20,6 +20,9 @@ def figures(holding: Holding) -> Iterator[tuple[str, int]]:
         ("gap_nanoseconds", holding.gap_ns),
         ("held_nanoseconds", holding.held_ns),
         ("busy_nanoseconds", holding.busy_ns),
+        ("busy_error_nanoseconds", split_error_ns(holding.contested_ns, holding.switching_ns)),
+        ("contested_busy_nanoseconds", holding.contested_ns),
+        ("switching_nanoseconds", holding.switching_ns),
         ("busy_mean_ppm", holding.busy_mean_ppm),
         ("busy_peak_ppm", holding.busy_peak_ppm),
         ("energy_millijoules", holding.energy_mj),

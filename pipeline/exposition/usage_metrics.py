@@ -23,6 +23,7 @@ from pipeline.model import (
     PartialRef,
     Snapshot,
     Usage,
+    split_error_ns,
 )
 
 Account = TypeVar("Account", ContainerUsage, DeviceUsage)
@@ -58,6 +59,17 @@ def _seconds(
     return Quantity(metric, "counter", about, value, NS, of_time)
 
 
+CONTAINER_BUSY_ERROR: Final[Quantity[ContainerUsage]] = Quantity(
+    "podgpu_container_busy_error_seconds",
+    "gauge",
+    "By how much podgpu_container_busy_seconds_total may be wrong, because the device is shared; "
+    "0 if the container was its only user.",
+    lambda used: split_error_ns(used.contested_ns, used.switching_ns),
+    NS,
+)
+"""Bound of the error of a container's busy time. The bound of a sum is less than the sum of bounds:
+calculate it from the sums of contested and switching time."""
+
 CONTAINER: Final[tuple[Quantity[ContainerUsage], ...]] = (
     Quantity(
         "podgpu_container_memory_used_bytes",
@@ -69,6 +81,17 @@ CONTAINER: Final[tuple[Quantity[ContainerUsage], ...]] = (
         "podgpu_container_busy_seconds_total",
         "Time during which the container's processes kept the device busy.",
         lambda used: used.busy_ns,
+    ),
+    CONTAINER_BUSY_ERROR,
+    _seconds(
+        "podgpu_container_contested_busy_seconds_total",
+        "Busy time of the container that may belong to other users of the device.",
+        lambda used: used.contested_ns,
+    ),
+    _seconds(
+        "podgpu_container_switching_seconds_total",
+        "Busy time of the container in which the device may have switched between its users.",
+        lambda used: used.switching_ns,
     ),
     _seconds(
         "podgpu_container_held_seconds_total",

@@ -313,6 +313,8 @@ def holdings(device: Device | str, *, ended: bool = True) -> st.SearchStrategy[H
         busy_time_ns=_TOTALS,
         busy_peak_ppm=st.none() | st.integers(0, 1_000_000),
         xids=XIDS,
+        contested_ns=_MAYBE,
+        switching_ns=_MAYBE,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from pipeline.base.telemetry import Family
 from pipeline.exposition.naming import PageNaming
-from pipeline.exposition.usage_metrics import CONTAINER_XIDS
+from pipeline.exposition.usage_metrics import CONTAINER_BUSY_ERROR, CONTAINER_XIDS
 from pipeline.exposition.usage_metrics import Family as UsageFamily
 from pipeline.fields import Field, Row
 from sinks.otlp.encoding.semconv import INSTRUMENTS, STATUS, Instrument, Kind
@@ -204,6 +204,8 @@ def usage_instrument(family: UsageFamily, *, page: bool) -> Instrument:
     if family is CONTAINER_XIDS:
         name, unit = "podgpu.container.xid_errors", "{error}"
     kind: Kind = "counter" if family.kind == "counter" else "updowncounter"
+    if family is CONTAINER_BUSY_ERROR:  # not below podgpu.container.busy, and not additive
+        name, kind = "podgpu.container.busy_error", "gauge"
     return Instrument(name, kind, unit, whole, family.about)
 
 

@@ -29,13 +29,26 @@ def test_figures_are_integers_and_unknown_ones_are_left_out() -> None:
         "held_nanoseconds": 50 * NS,
     }
     full = holding(
-        "a", gpu(0), end=at(60), held=30 * NS, busy=15 * NS, energy=7, mean=3, peak=5, busy_peak=9
+        "a",
+        gpu(0),
+        end=at(60),
+        held=30 * NS,
+        busy=15 * NS,
+        energy=7,
+        mean=3,
+        peak=5,
+        busy_peak=9,
+        contested=5 * NS,
+        switching=NS,
     )
     assert dict(figures(full)) == {
         "counted_nanoseconds": 60 * NS,
         "gap_nanoseconds": 0,
         "held_nanoseconds": 30 * NS,
         "busy_nanoseconds": 15 * NS,
+        "busy_error_nanoseconds": 3 * NS,
+        "contested_busy_nanoseconds": 5 * NS,
+        "switching_nanoseconds": NS,
         "busy_mean_ppm": 250_000,
         "busy_peak_ppm": 9,
         "energy_millijoules": 7,

@@ -269,7 +269,8 @@ def topology() -> Snapshot:
 def usage() -> Snapshot:
     """A shared GPU, one that is used but not held, and a third with MIG instances.
 
-    One container has ended; the memory of another is unknown.
+    One container has ended, and how much of its busy time is contested is unknown; the memory of
+    another is unknown.
     """
     node = Node()
     shared, unheld_gpu, parted = gpu(0), gpu(1), gpu(2)
@@ -285,8 +286,25 @@ def usage() -> Snapshot:
         node.snapshot(),
         account(
             shared,
-            used("serve-a", memory=3 << 30, busy=12_345_678_901, held=30 * NS, energy=9_000_001),
-            used("serve-b", memory=None, busy=0, held=15 * NS, energy=500, xids=((13, 1), (31, 7))),
+            used(
+                "serve-a",
+                memory=3 << 30,
+                busy=12_345_678_901,
+                held=30 * NS,
+                energy=9_000_001,
+                contested=1_800_000_000,
+                switching=250_000_000,
+            ),
+            used(
+                "serve-b",
+                memory=None,
+                busy=0,
+                held=15 * NS,
+                energy=500,
+                xids=((13, 1), (31, 7)),
+                contested=0,
+                switching=0,
+            ),
             used("job-0", ended=at(20), busy=2 * NS, energy=1_000_000, xids=((31, 2),)),
             until=now,
             memory=5 << 20,
@@ -298,7 +316,16 @@ def usage() -> Snapshot:
         ),
         account(
             unheld_gpu,
-            used("", namespace="", container="", uid="u-rogue", memory=1, busy=60 * NS),
+            used(
+                "",
+                namespace="",
+                container="",
+                uid="u-rogue",
+                memory=1,
+                busy=60 * NS,
+                contested=0,
+                switching=0,
+            ),
             until=now,
             unheld=60 * NS,
             energy=None,

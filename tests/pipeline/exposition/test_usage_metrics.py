@@ -26,6 +26,9 @@ from tests.pipeline.exposition.pages import (
 from tests.support.nodes import Node, at, claim, gpu, mig, uuid_of
 from tests.support.usage import account, usage, usages, used, with_usage
 
+ERROR = "podgpu_container_busy_error_seconds"
+CONTESTED = "podgpu_container_contested_busy_seconds_total"
+SWITCHING = "podgpu_container_switching_seconds_total"
 HELD = "podgpu_container_held_seconds_total"
 BUSY = "podgpu_container_busy_seconds_total"
 MEMORY = "podgpu_container_memory_used_bytes"
@@ -98,6 +101,21 @@ def test_container_series_have_the_labels_of_device_container_and_pod_uid() -> N
         ]
 
 
+def test_busy_time_of_a_shared_device_has_the_bound_of_its_error() -> None:
+    """Two standard errors of contested time in windows of 200 ms, and the time for switching."""
+    shared = used("a", busy=9 * NS, contested=5 * NS, switching=NS // 2)
+    alone = used("b", busy=9 * NS, contested=0, switching=0)
+    made = account(gpu(0), shared), account(mig(PARENT, 2), alone)
+    series = parsed(rendered(with_usage(snapshot(), *made)))
+    found = {
+        labels["pod"]: (value, of_contested, of_switching)
+        for (labels, value), (_, of_contested), (_, of_switching) in zip(
+            of(series, ERROR), of(series, CONTESTED), of(series, SWITCHING), strict=True
+        )
+    }
+    assert found == {"a": (2.5, 5, 0.5), "b": (0, 0, 0)}
+
+
 def test_series_of_a_mig_instance_name_the_instance() -> None:
     page = rendered(with_usage(snapshot(), account(mig(PARENT, 2), used("a", held=NS))))
     [(labels, _)] = of(parsed(page), HELD)
@@ -137,6 +155,9 @@ OF_DEVICE = "podgpu_device_"
 UNKNOWN = [
     (MEMORY, account(gpu(0), used("a", memory=None))),
     (BUSY, account(gpu(0), used("a", busy=None))),
+    (ERROR, account(gpu(0), used("a", busy=1, contested=None, switching=None))),
+    (CONTESTED, account(gpu(0), used("a", busy=1, contested=None, switching=None))),
+    (SWITCHING, account(gpu(0), used("a", busy=1, contested=None, switching=None))),
     (ENERGY, account(gpu(0), used("a", energy=None))),
     (f"{OF_DEVICE}unattributed_memory_used_bytes", account(gpu(0), memory=None)),
     (f"{OF_DEVICE}unattributed_busy_seconds_total", account(gpu(0), busy=None)),
@@ -153,9 +174,10 @@ def test_an_unknown_amount_has_no_sample(metric: str, unknown: DeviceUsage) -> N
 
 
 def test_an_ended_container_keeps_its_totals_and_has_no_memory_series() -> None:
-    ended = used("a", ended=at(5), busy=NS, held=2 * NS, energy=3_000)
+    ended = used("a", ended=at(5), busy=NS, held=2 * NS, energy=3_000, contested=NS, switching=0)
     series = parsed(rendered(with_usage(snapshot(), account(gpu(0), ended))))
-    assert [len(of(series, family.metric)) for family in CONTAINER] == [0, 1, 1, 1]
+    missing = [family.metric for family in CONTAINER if len(of(series, family.metric)) != 1]
+    assert missing == [MEMORY]
 
 
 def test_a_gpu_with_mig_instances_has_no_time_series() -> None:
@@ -227,7 +249,7 @@ def test_docs_usage_lists_all_usage_families() -> None:
     found = re.findall(r"^\| `(podgpu_\w+)` \| (\w+) \|", table, re.MULTILINE)
     assert found == [(family.metric, family.kind) for family in USAGE_FAMILIES]
     named = set(re.findall(r"podgpu_(?:container|device)_\w+", page))
-    assert {name for name in named if name.endswith(("_total", "_bytes"))} <= {
+    assert {name for name in named if name.endswith(("_total", "_bytes", "_seconds"))} <= {
         family.metric for family in USAGE_FAMILIES
     }
 

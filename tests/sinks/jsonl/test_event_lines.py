@@ -66,6 +66,8 @@ def test_the_line_of_an_ended_holding() -> None:
             peak=8 << 30,
             mean=3 << 30,
             busy_peak=999_999,
+            contested=180_000_000_000,
+            switching=1,
             xids=((13, 1), (31, 7)),
             own_id="run-7",
         )
@@ -99,6 +101,9 @@ def test_the_line_of_an_ended_holding() -> None:
         "gap_nanoseconds": 5 * NS,
         "held_nanoseconds": 1_797_500_000_001,
         "busy_nanoseconds": 900_000_000_003,
+        "busy_error_nanoseconds": 12_000_000_001,
+        "contested_busy_nanoseconds": 180_000_000_000,
+        "switching_nanoseconds": 1,
         "busy_mean_ppm": 250_347,
         "busy_peak_ppm": 999_999,
         "energy_millijoules": 123_456_789_012,
@@ -127,6 +132,8 @@ def test_values_of_a_holding_have_all_their_digits(one: Holding) -> None:
     )
     assert encoded["held_nanoseconds"] == one.held_ns
     assert encoded.get("busy_nanoseconds") == one.busy_ns
+    assert encoded.get("contested_busy_nanoseconds") == one.contested_ns
+    assert encoded.get("switching_nanoseconds") == one.switching_ns
     assert encoded.get("energy_millijoules") == one.energy_mj
     assert encoded.get("memory_peak_bytes") == one.memory_peak_bytes
     assert encoded.get("memory_mean_bytes") == one.memory_mean_bytes
@@ -192,7 +199,17 @@ def test_example_lines_in_the_docs_have_the_real_structure() -> None:
         PodInfo("u-a", "ml", "a", owner_kind="Job", owner_name="fit"),
     )
     full = holding(
-        "a", gpu(0), info=info, end=at(9), busy=1, busy_peak=1, energy=1, mean=1, xids=((31, 1),)
+        "a",
+        gpu(0),
+        info=info,
+        end=at(9),
+        busy=1,
+        busy_peak=1,
+        energy=1,
+        mean=1,
+        xids=((31, 1),),
+        contested=1,
+        switching=1,
     )
     error = xid_error(gpu(0), 31, victim("a", gpu(0), caused=True), pid=1, process="p")
     for shown, encoded in (

@@ -136,8 +136,24 @@ def _accounts(second: int, *more: ContainerUsage) -> Iterator[DeviceUsage]:
     now = at(second)
     yield account(
         SHARED,
-        used("serve-a", memory=8 << 30, busy=second * NS // 4, held=second * NS // 2, energy=7_500),
-        used("serve-b", memory=4 << 30, busy=second * NS // 8, held=second * NS // 2, energy=2_500),
+        used(
+            "serve-a",
+            memory=8 << 30,
+            busy=second * NS // 4,
+            held=second * NS // 2,
+            energy=7_500,
+            contested=second * NS // 25,
+            switching=second,
+        ),
+        used(
+            "serve-b",
+            memory=4 << 30,
+            busy=second * NS // 8,
+            held=second * NS // 2,
+            energy=2_500,
+            contested=0,
+            switching=0,
+        ),
         *more,
         until=now,
         memory=1 << 20,

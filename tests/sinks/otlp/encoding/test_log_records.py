@@ -22,7 +22,16 @@ from tests.support.usage import account, holding, holdings, usage, used, victim,
 
 FOLDER = Path(__file__).parents[3] / "golden" / "otlp"
 INSTANCE = mig(gpu(1), 7)
-ONE = holding("a", gpu(0), start=at(1), end=at(61), busy=15 * NS, xids=((13, 1), (79, 2)))
+ONE = holding(
+    "a",
+    gpu(0),
+    start=at(1),
+    end=at(61),
+    busy=15 * NS,
+    xids=((13, 1), (79, 2)),
+    contested=5 * NS,
+    switching=7,
+)
 
 
 def encode_events(

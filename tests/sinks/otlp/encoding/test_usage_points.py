@@ -39,6 +39,9 @@ def test_names_units_and_types_of_usage_metrics() -> None:
     assert [(found.name, found.kind, found.unit) for found in INSTRUMENTS] == [
         (MEMORY, "updowncounter", "By"),
         (BUSY, "counter", "s"),
+        ("podgpu.container.busy_error", "gauge", "s"),
+        ("podgpu.container.contested.busy", "counter", "s"),
+        ("podgpu.container.switching", "counter", "s"),
         (HELD, "counter", "s"),
         (ENERGY, "counter", "J"),
         (ERRORS, "counter", "{error}"),
