@@ -17,6 +17,7 @@ from deploy.dashboards.queries import (
     xid_rows,
 )
 from deploy.dashboards.writing import choice, dashboard
+from pipeline.model import NS, WINDOW_NS
 
 CHOSEN = 'namespace=~"$namespace",pod=~"$pod"'
 KEY = "UUID, GPU_I_ID, GPU_CI_ID"
@@ -56,8 +57,25 @@ def recent(quantity: str) -> str:
     Time without an account counts in neither.
     """
     grew = f"max by ({OF_HOLDER}) (rate(podgpu_container_{quantity}_total{{{CHOSEN}}}[5m]))"
-    time = f"max by ({KEY}) (rate(podgpu_device_accounted_seconds_total[5m]))"
-    return f"{grew} / on ({KEY}) group_left () ({time} > 0)"
+    return _part_of_account(grew, "rate")
+
+
+def recent_error() -> str:
+    """Return by how much the busy part of five minutes may be wrong; 0 for a sole user.
+
+    This is `split_error_ns` of the growth in this time.
+    """
+    contested, switching = (
+        f"max by ({OF_HOLDER}) (increase(podgpu_container_{name}_total{{{CHOSEN}}}[5m]))"
+        for name in ("contested_busy_seconds", "switching_seconds")
+    )
+    window = f"{WINDOW_NS / NS:g}"
+    return _part_of_account(f"(2 * sqrt({window} * {contested}) + {switching})", "increase")
+
+
+def _part_of_account(value: str, growth: str) -> str:
+    time = f"max by ({KEY}) ({growth}(podgpu_device_accounted_seconds_total[5m]))"
+    return f"{value} / on ({KEY}) group_left () ({time} > 0)"
 
 
 NOW = (
@@ -267,12 +285,14 @@ PODS_ROW = (
         "table",
         "Containers on devices",
         "Each container on each device within the last five minutes: its share of the device, the "
-        "part of the device that it kept busy, the busy part of its share (more than 100 % if it "
-        "used more), its memory and mean power. The last column is the device as a whole, of which "
-        "all of its containers have a part.",
+        "part of the device that it kept busy, by how much this may be wrong because the device is "
+        "shared, the busy part of its share (more than 100 % if it used more), its memory and mean "
+        "power. The last column is the device as a whole, of which all of its containers have a "
+        "part.",
         (
             Target(recent("held_seconds")),
             Target(recent("busy_seconds")),
+            Target(recent_error()),
             Target(f"{recent('busy_seconds')} / ({recent('held_seconds')} > 0)"),
             Target(f"max by ({OF_HOLDER}) (podgpu_container_memory_used_bytes{{{CHOSEN}}})"),
             Target(recent("energy_joules")),
@@ -290,10 +310,11 @@ PODS_ROW = (
             "GPU_I_ID": "GPU instance",
             "Value #A": "Share",
             "Value #B": "Busy",
-            "Value #C": "Busy part of its share",
-            "Value #D": "Memory",
-            "Value #E": "Power",
-            "Value #F": "Whole device busy",
+            "Value #C": "Busy, plus or minus",
+            "Value #D": "Busy part of its share",
+            "Value #E": "Memory",
+            "Value #F": "Power",
+            "Value #G": "Whole device busy",
         },
         cells={
             "Namespace": NAMESPACE,
@@ -302,6 +323,7 @@ PODS_ROW = (
             "GPU": GPU,
             "Share": Cell("percentunit", decimals=0),
             "Busy": Cell("percentunit", ((None, "green"),), "gauge", 1),
+            "Busy, plus or minus": Cell("percentunit", decimals=1),
             "Busy part of its share": Cell("percentunit", LOW_IS_BAD, "background", decimals=0),
             "Memory": Cell("bytes"),
             "Power": Cell("watt"),

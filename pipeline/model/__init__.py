@@ -74,7 +74,7 @@ from pipeline.model.snapshot import (
     Snapshot,
     SourceState,
 )
-from pipeline.model.split_error import split_error_ns
+from pipeline.model.split_error import WINDOW_NS, split_error_ns
 from pipeline.model.topology_facts import Level, TopologyCard, TopologyPair
 from pipeline.model.usage import ContainerUsage, DeviceUsage, DeviceUse, Holding, ProcessUse, Usage
 from pipeline.model.xid_errors import XidError, XidReport, XidVictim
