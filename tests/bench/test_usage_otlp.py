@@ -16,7 +16,7 @@ def test_encoding_usage(capsys: pytest.CaptureFixture[str]) -> None:
     both = sampled_snapshots()
     encoder = Encoder("node-1", FieldPlan.everything())
     expected = points(encoder.encode(both[0]))
-    assert len(expected) == CONTAINERS * 4 + GPUS * EACH * 8
+    assert len(expected) == CONTAINERS * 7 + GPUS * EACH * 8
     theirs = Theirs(expected)
 
     def next_sample() -> None:

@@ -52,7 +52,15 @@ def sampled_snapshots() -> list[Snapshot]:
 
     def had(container: int, number: int) -> ContainerUsage:
         spent = (number * 5 + container) * NS + 123_456_789
-        return used(f"pod-{container}", memory=spent, busy=spent, held=spent, energy=spent)
+        return used(
+            f"pod-{container}",
+            memory=spent,
+            busy=spent,
+            held=spent,
+            energy=spent,
+            contested=spent,
+            switching=spent,
+        )
 
     return [
         with_usage(
@@ -71,7 +79,7 @@ def test_rendering_usage(capsys: pytest.CaptureFixture[str]) -> None:
     made = UsageFamilies(LabelCache(PageNaming(PageOptions(), FieldPlan.everything(), "node-1")))
     page = made.body(Format.TEXT, first)
     series = sum(not line.startswith(b"#") for line in page.splitlines())
-    assert series == CONTAINERS * 4 + GPUS * EACH * 8
+    assert series == CONTAINERS * 7 + GPUS * EACH * 8
     registry = CollectorRegistry(auto_describe=False)
     registry.register(PreparedFamilies(page))
     both = [first, second]
