@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pipeline.model import ContainerUsage, Instant, PartialRef, PodInfo
+from pipeline.usage.contest import UNCONTESTED, Contest, known_contest
 from pipeline.usage.holding import HoldingAccount, count_xid
 from pipeline.usage.interval_samples import ContainerName
 
@@ -34,6 +35,7 @@ class ContainerAccount:
         recent_busy_ppm: see `ContainerUsage`.
         window_busy_ns: busy time since `recent_busy_ppm` was set; None if it is unknown.
         absorbed: ids of accounts and holdings that were merged into this account.
+        contest: how uncertain `busy_ns` is; None if it is unknown for a part.
     """
 
     name: ContainerName
@@ -59,6 +61,7 @@ class ContainerAccount:
     recent_busy_ppm: int | None = None
     window_busy_ns: int | None = 0
     absorbed: tuple[str, ...] = ()
+    contest: Contest | None = UNCONTESTED
 
     @property
     def has_full_identity(self) -> bool:
@@ -181,4 +184,5 @@ class ContainerAccount:
             self.absorbed,
             tuple([one.to_holding(device, self.subject, self.pod, at_ns) for one in self.ending]),
             self.recent_busy_ppm,
+            *known_contest(self.busy_ns, self.contest),
         )

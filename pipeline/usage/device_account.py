@@ -181,10 +181,13 @@ class DeviceAccount:
                 processes = [p.scaled_to(time_ns, whole_ns) for p in processes]
                 if use.mps:
                     found = split_busy_with_mps(total, processes, interval.concealed, others)
+                    # The processes of the server, and concealed ones, are no users.
+                    users = frozenset[ContainerName | None]()
                 else:
                     sole_holder = next(iter(held)) if len(held) == 1 else None
                     found = split_busy(total, processes, sole_holder, before, listed=use.listed)
-                self.totals.count_busy(interval, found)
+                    users = before | {one.owner(sole_holder) for one in processes}
+                self.totals.count_busy(interval, found, users)
                 no_others = found.no_others
             self._recent_load.add(interval, no_others=no_others)
             self.containers.pending.append(interval)

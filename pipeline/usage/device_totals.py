@@ -1,9 +1,10 @@
 """The usage totals of one device, and how they are divided among containers and holdings."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pipeline.usage.container_account import ContainerAccount
 from pipeline.usage.container_accounts import ContainerAccounts
+from pipeline.usage.contest import Contest, contests, sum_contests
 from pipeline.usage.holder_timeline import HolderSpan
 from pipeline.usage.holding import HoldingAccount, split_among_holdings
 from pipeline.usage.interval_samples import ContainerName, IntervalUsage
@@ -75,8 +76,17 @@ class UsageTotals:
             if entry is not None:
                 entry.mark_concealed()
 
-    def count_busy(self, interval: IntervalUsage, found: Busy) -> None:
-        """Add the busy time of an interval to the totals and to the interval, after its time."""
+    def count_busy(
+        self, interval: IntervalUsage, found: Busy, users: Collection[ContainerName | None] = ()
+    ) -> None:
+        """Add the busy time of an interval to the totals and to the interval, after its time.
+
+        Args:
+            interval: the interval.
+            found: its busy time.
+            users: the users of the device in the interval, also those without busy time; None
+                stands for processes in no container.
+        """
         interval.busy, interval.busy_unattributed_ns = {}, found.unattributed
         for container, part in found.containers.items():
             entry = self.containers.get(container)
@@ -99,6 +109,22 @@ class UsageTotals:
             (self.busy_ns or 0) + sum(interval.busy.values()) + interval.busy_unattributed_ns
         )
         self.busy_unattributed_ns += interval.busy_unattributed_ns
+        self._count_contests(interval, found, users)
+
+    def _count_contests(
+        self, interval: IntervalUsage, found: Busy, users: Collection[ContainerName | None]
+    ) -> None:
+        uncertain = contests(found.containers, found.unattributed, users, interval.time_ns)
+        for container, contest in uncertain.items():
+            entry = self.containers.get(container)
+            if entry is None or not (holdings := entry.open_holdings()):
+                continue
+            entry.contest = sum_contests(entry.contest, contest)
+            contested, switching = (
+                split_among_holdings(amount, holdings, interval.holding_times) for amount in contest
+            )
+            for (holding, part), (_, other_part) in zip(contested, switching, strict=True):
+                holding.contest = sum_contests(holding.contest, Contest(part, other_part))
 
     def count_energy(self, total: int, idle: int, interval: IntervalUsage) -> None:
         """Add the energy of an interval, after its time and its busy time.

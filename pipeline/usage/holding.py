@@ -6,6 +6,7 @@ from typing import Final
 
 from pipeline.model import Evidence, Holding, Instant, PartialRef, PodInfo
 from pipeline.usage.apportionment import apportion
+from pipeline.usage.contest import UNCONTESTED, Contest, known_contest
 from pipeline.usage.energy_meter import MIN_INTERVAL_NS
 
 MAX_XID_CODES: Final = 64
@@ -32,6 +33,7 @@ class HoldingAccount:
         memory_bytes: memory at the last sample while that is valid; None if unknown.
         peak_ppm: largest busy part of an interval of `MIN_INTERVAL_NS` or more, in millionths.
         concealed: whether MPS concealed usage in it; see `ContainerAccount`.
+        contest: how uncertain `busy_ns` is; None if it is unknown for a part.
         unseen_counted_ns: see `Holding`.
         unseen_gap_ns: see `Holding`.
         restored: whether the holding was stored before podgpu started.
@@ -57,6 +59,7 @@ class HoldingAccount:
     peak_ppm: int | None = None
     xids: dict[int, int] = field(default_factory=dict)
     concealed: bool = False
+    contest: Contest | None = UNCONTESTED
     unseen_counted_ns: int = 0
     unseen_gap_ns: int = 0
     restored: bool = False
@@ -184,6 +187,7 @@ class HoldingAccount:
                 is counted or a gap.
             unseen: whether the container was not seen since podgpu started.
         """
+        contested_ns, switching_ns = known_contest(self.busy_ns, self.contest)
         return Holding(
             device,
             subject,
@@ -206,6 +210,8 @@ class HoldingAccount:
             id=self.id,
             unseen_counted_ns=self.unseen_counted_ns,
             unseen_gap_ns=self.unseen_gap_ns + (max(at_ns - self.until_ns, 0) if unseen else 0),
+            contested_ns=contested_ns,
+            switching_ns=switching_ns,
         )
 
     def _busy_peak(self) -> int | None:

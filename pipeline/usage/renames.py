@@ -11,6 +11,7 @@ from pipeline.model import Instant, PodInfo
 from pipeline.usage.apportionment import known_values, sum_known
 from pipeline.usage.container_account import ContainerAccount
 from pipeline.usage.container_accounts import ContainerAccounts
+from pipeline.usage.contest import sum_contests
 from pipeline.usage.holder_timeline import Holders, HolderTimeline
 from pipeline.usage.holding import HoldingAccount, count_xid
 from pipeline.usage.interval_samples import ContainerName, ProcessSample
@@ -277,6 +278,7 @@ def _add_amounts(one: _Account, more: _Account) -> None:
     one.held_ns += more.held_ns
     one.busy_ns = sum_known(one.busy_ns, more.busy_ns)
     one.energy_mj = sum_known(one.energy_mj, more.energy_mj)
+    one.contest = sum_contests(one.contest, more.contest)
     one.memory_bytes = sum_known(one.memory_bytes, more.memory_bytes)
     one.concealed |= more.concealed
     for code, number in more.xids.items():

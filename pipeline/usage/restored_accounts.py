@@ -6,6 +6,7 @@ so that no total can contradict them.
 
 from pipeline.model import ContainerUsage, DeviceUsage, Holding, Instant, PartialRef
 from pipeline.usage.container_account import ContainerAccount, Ids
+from pipeline.usage.contest import UNCONTESTED, Contest
 from pipeline.usage.device_totals import UsageTotals
 from pipeline.usage.ended_holdings import EndedHoldings
 from pipeline.usage.holding import MAX_XID_CODES, HoldingAccount
@@ -87,6 +88,7 @@ def _restored_account(one: ContainerUsage, at: Instant, now: Instant, ids: Ids) 
     start = not_after(one.start, now)
     entry = ContainerAccount(name, PartialRef(*name), one.pod, start, ids, one.id or ids())
     entry.busy_ns, entry.held_ns, entry.energy_mj = one.busy_ns, one.held_ns, one.energy_mj
+    entry.contest = _contest(one)
     entry.xids = dict(one.xids[:MAX_XID_CODES])
     ended = None if one.ended is None else not_after(one.ended, now)
     for each in one.closing:
@@ -139,8 +141,17 @@ def _holding(
         xids=dict(stored.xids[:MAX_XID_CODES]),
         unseen_counted_ns=min(stored.unseen_counted_ns, stored.counted_ns),
         unseen_gap_ns=min(stored.unseen_gap_ns, stored.gap_ns),
+        contest=_contest(stored),
         restored=True,
     )
+
+
+def _contest(stored: ContainerUsage | Holding) -> Contest | None:
+    if stored.busy_ns is None:
+        return UNCONTESTED
+    if stored.contested_ns is None or stored.switching_ns is None:
+        return None
+    return Contest(stored.contested_ns, stored.switching_ns)
 
 
 def not_after(moment: Instant, now: Instant) -> Instant:

@@ -174,4 +174,9 @@ def adds_up(account: DeviceUsage) -> None:
     parts = [account.unheld_ns, account.busy_unattributed_ns, account.energy_unattributed_mj]
     parts += [account.memory_unattributed_bytes, account.memory_reserved_bytes]
     parts += [n for c in containers for n in (c.memory_bytes, c.busy_ns, c.held_ns, c.energy_mj)]
+    for each in containers:
+        # Unknown together; a container without busy time has neither.
+        assert (each.contested_ns is None) == (each.switching_ns is None)
+        assert each.busy_ns is not None or each.contested_ns is None
+        parts += [each.contested_ns, each.switching_ns]
     assert all(part is None or part >= 0 for part in parts)

@@ -85,13 +85,30 @@ def test_holdings_under_two_names_are_merged_into_one(
     assert only_holding(two_names.account()) == only_holding(one_name.account())
     ours, right = (peak(book.account()) for book in (two_names, one_name))
     assert ours <= right
+    # While the names were two, the container contested the device with itself.
+    ours, right = (contested(book.account()) for book in (two_names, one_name))
+    assert ours >= right - len(samples)  # rounded down in each sample
 
 
 def only_holding(account: DeviceUsage) -> Holding:
     one, *_ = account.containers
     assert one.holding is not None
     assert not one.closing
-    return replace(one.holding, id="", memory_peak_bytes=None, busy_peak_ppm=None)
+    return replace(
+        one.holding,
+        id="",
+        memory_peak_bytes=None,
+        busy_peak_ppm=None,
+        contested_ns=None,
+        switching_ns=None,
+    )
+
+
+def contested(account: DeviceUsage) -> int:
+    one, *_ = account.containers
+    assert one.holding is not None
+    assert (one.holding.contested_ns is None) == (one.holding.busy_ns is None)
+    return one.holding.contested_ns or 0
 
 
 def peak(account: DeviceUsage) -> int:
