@@ -1,12 +1,16 @@
 """The figures of docs/usage.md about the bound of a split: its example, and splits on an H100."""
 
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import pytest
 
 from pipeline.model import NS, split_error_ns
 from pipeline.usage.contest import contests
+from tests.gpu.split_bound import SAMPLE_MS, Totals, accounted
+from tests.gpu.split_error import recordings
+from tests.gpu.split_intervals import intervals
 
 
 class Split(NamedTuple):
@@ -89,3 +93,22 @@ def test_the_example_of_the_page() -> None:
         assert bound is not None
         assert text.startswith(f"{seconds / 4:g} ± {float(f'{bound / NS:.2g}'):g} s")
         assert text in page.replace("\n", " ")
+
+
+def test_the_load_that_needs_a_bound_above_six_points() -> None:
+    """Two of four processes saturate the GPU: their busy time includes the time for switching."""
+    totals = accounted(intervals(recordings()[-1], SAMPLE_MS), SAMPLE_MS)
+    minutes = list(zip(totals, totals[60_000 // SAMPLE_MS :], strict=False))
+    point_ns = 60 * NS / 100
+    errors, bounds = list[list[float]](), list[float]()
+    for place in range(4):
+        grown = [
+            Totals(*(b - a for a, b in zip(one[place], later[place], strict=True)))
+            for one, later in minutes
+        ]
+        errors.append([(one.busy_ns - one.work_ns) / point_ns for one in grown])
+        bounds.append(median([split_error_ns(one[1], one[2]) or 0 for one in grown]) / point_ns)
+    for large in errors[:2]:
+        assert 2 <= median(large) <= 3
+    assert max(map(max, errors)) == pytest.approx(6, abs=0.5)
+    assert bounds == [pytest.approx(points, abs=0.5) for points in (11, 11, 4, 2)]
