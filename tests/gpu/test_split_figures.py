@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.model import NS, split_error_ns
 from pipeline.usage.contest import contests
-from tests.gpu.split_bound import SAMPLE_MS, Totals, accounted
+from tests.gpu.split_bound import SAMPLE_MS, accounted
 from tests.gpu.split_error import recordings
 from tests.gpu.split_intervals import intervals
 
@@ -102,12 +102,17 @@ def test_the_load_that_needs_a_bound_above_six_points() -> None:
     point_ns = 60 * NS / 100
     errors, bounds = list[list[float]](), list[float]()
     for place in range(4):
-        grown = [
-            Totals(*(b - a for a, b in zip(one[place], later[place], strict=True)))
-            for one, later in minutes
-        ]
-        errors.append([(one.busy_ns - one.work_ns) / point_ns for one in grown])
-        bounds.append(median([split_error_ns(one[1], one[2]) or 0 for one in grown]) / point_ns)
+        errors.append([])
+        limits = list[float]()
+        for begin, end in minutes:
+            one, later = begin[place], end[place]
+            error_ns = (later.busy_ns - one.busy_ns) - (later.work_ns - one.work_ns)
+            errors[-1].append(error_ns / point_ns)
+            limit_ns = split_error_ns(
+                later.contested_ns - one.contested_ns, later.switching_ns - one.switching_ns
+            )
+            limits.append((limit_ns or 0) / point_ns)
+        bounds.append(median(limits))
     for large in errors[:2]:
         assert 2 <= median(large) <= 3
     assert max(map(max, errors)) == pytest.approx(6, abs=0.5)
