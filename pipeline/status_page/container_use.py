@@ -14,7 +14,7 @@ from pipeline.model import (
     PartialRef,
     Snapshot,
 )
-from pipeline.status_page.last_minute import BusyPoint, Key, busy_percent
+from pipeline.status_page.last_minute import BusyPart, BusyPoint, Key, busy_part
 from pipeline.status_page.use_format import LARGEST, ProcessStatus, UserStatus, UseStatus
 
 _LEAST_GAP_NS: Final = 60 * NS
@@ -47,7 +47,7 @@ class DeviceUses:
         self._starts: dict[PartialRef, Instant] = {}
         for one in () if account is None else account.containers:
             if account is not None and one.ended is None:
-                self._uses[one.subject] = _use(one, busy_percent(account, one, oldest))
+                self._uses[one.subject] = _use(one, busy_part(account, one, oldest))
                 if one.holding is not None:
                     self._starts[one.subject] = one.holding.start
 
@@ -107,11 +107,12 @@ def _whole_name(subject: PartialRef) -> PartialRef:
     return replace(subject, container_id="")
 
 
-def _use(one: ContainerUsage, busy: float | None) -> UseStatus:
+def _use(one: ContainerUsage, busy: BusyPart | None) -> UseStatus:
     holding = one.holding
     energy = one.energy_mj if holding is None else holding.energy_mj
     return UseStatus(
-        busy_percent=busy,
+        busy_percent=None if busy is None else busy.percent,
+        busy_error_percent=None if busy is None else busy.error_percent,
         memory_used_bytes=_count(one.memory_bytes),
         energy_joules=None if energy is None else min(max(energy / 1e3, 0), LARGEST),
         incomplete=holding is not None and _is_incomplete(holding),

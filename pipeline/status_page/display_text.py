@@ -12,7 +12,7 @@ from pipeline.status_page.status_document import (
     InstanceStatus,
     StatusDocument,
 )
-from pipeline.status_page.use_format import ContainerStatus
+from pipeline.status_page.use_format import ContainerStatus, UseStatus
 
 UNKNOWN: Final = "unknown"
 
@@ -270,6 +270,24 @@ def summary(status: StatusDocument) -> str:
     if not instances:
         return whole
     return f"{whole}; {instances} MIG instance{'' if instances == 1 else 's'}"
+
+
+def busy_text(use: UseStatus, sign: str) -> str | None:
+    """Return how busy a container kept a device: `41%`, `41% ±4`; None if unknown.
+
+    `±` has the bound of the error of the split of a shared device, rounded up. `~41%` has an
+    unknown error.
+
+    Args:
+        use: what the container uses.
+        sign: the percent sign, possibly with a blank before it.
+    """
+    if use.busy_percent is None:
+        return None
+    text = f"{use.busy_percent:.0f}{sign}"
+    if use.busy_error_percent is None:
+        return f"~{text}"
+    return f"{text} ±{math.ceil(use.busy_error_percent)}" if use.busy_error_percent else text
 
 
 def whole_percent(part: float) -> str:

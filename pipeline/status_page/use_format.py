@@ -36,6 +36,8 @@ class UseStatus(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         busy_percent: percentage of the last minute, or of a shorter time if it has not been known
             for as long, in which its processes kept the device busy; null if unknown.
+        busy_error_percent: by how many percentage points `busy_percent` may be wrong, because the
+            device is shared; 0 if the container was its only user, null if unknown.
         memory_used_bytes: device memory of its processes; null if unknown.
         energy_joules: its part of the GPU's energy since it has held or used the device; null if
             unknown.
@@ -44,6 +46,7 @@ class UseStatus(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     busy_percent: Figure | None
+    busy_error_percent: Figure | None
     memory_used_bytes: Count | None
     energy_joules: Figure | None
     incomplete: bool = False

@@ -6,6 +6,7 @@ from typing import Final
 from pipeline.status_page.display_text import (
     UNKNOWN,
     access_text,
+    busy_text,
     conflicts_text,
     facts_text,
     holder_name,
@@ -87,8 +88,8 @@ def _origin(holder: HolderStatus) -> str:
 def _use(use: UseStatus, device: DeviceStatus) -> str:
     """Return what a container uses; empty if nothing of it is known."""
     busy = memory = energy = ""
-    if use.busy_percent is not None:
-        busy = f"{use.busy_percent:.0f}&nbsp;% busy{bar(part(use.busy_percent, 100), 'u')}"
+    if percent := busy_text(use, " %"):
+        busy = f"{_kept(percent)} busy{bar(part(use.busy_percent, 100), 'u')}"
     if use.memory_used_bytes is not None:
         filled = part(use.memory_used_bytes, device.memory_total_bytes)
         memory = f"{_kept(size(use.memory_used_bytes))}{bar(filled, 'm')}"

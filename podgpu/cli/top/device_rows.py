@@ -10,6 +10,7 @@ from typing import Final
 
 from pipeline.status_page.display_text import (
     access_text,
+    busy_text,
     conflicts_text,
     held,
     holder_name,
@@ -288,9 +289,9 @@ def _container_row(holder: HolderStatus, state: State, now: datetime, depth: int
 
 def _use(use: UseStatus) -> dict[Cell, Line]:
     """Return the cells of what a container itself uses."""
-    busy, memory, energy = use.busy_percent, use.memory_used_bytes, use.energy_joules
+    memory, energy = use.memory_used_bytes, use.energy_joules
     return {
-        Cell.USE: styled(_UNKNOWN if busy is None else f"{busy:.0f}%"),
+        Cell.USE: styled(busy_text(use, "%") or _UNKNOWN),
         Cell.MEMORY: styled(_UNKNOWN if memory is None else _gib(memory)),
         Cell.ENERGY: styled(_UNKNOWN if energy is None else _energy(energy, use.incomplete)),
     }

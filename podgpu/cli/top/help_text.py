@@ -25,7 +25,9 @@ _NOTES: Final = (
     """The first line of a GPU shows the whole GPU. Below it are the containers that hold it, with
     what each of them uses itself.""",
     """BUSY of a GPU is the part of the time in which a program ran on it; of a MIG instance, in
-    which its engine was busy; of a container, in which its own processes kept the device busy.""",
+    which its engine was busy; of a container, in which its own processes kept the device busy.
+    41% ±4 is probably between 37 and 45%: the split of a shared device is a sample. A ~ means that
+    its error is unknown.""",
     """Graphs show the last hour, or what podgpu has seen of it, the newest at the right. The graph
     before BUSY is full at 100%, the one before MEMORY at the whole memory, the one before POWER at
     the limit.""",

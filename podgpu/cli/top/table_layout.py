@@ -80,7 +80,7 @@ def layout_of(width: int, *, graphs: bool = True) -> Layout:
     """
     separate, high = width >= _SEPARATE, graphs and width >= _HIGH
     figures = {
-        Cell.USE: Column((Cell.USE,), "BUSY", 4),
+        Cell.USE: Column((Cell.USE,), "BUSY", 7 if high else 4),
         Cell.MEMORY: Column((Cell.MEMORY,), "MEMORY GiB", 11),
     }
     if separate:
@@ -223,7 +223,13 @@ def _line(row: Row, layout: Layout, drawn: Row, part: int | None) -> Line:
         else:
             cells = (row.cells[each] for each in column.cells if each in row.cells)
             content = next(cells, EMPTY)
-            if width_of(content) > column.width:
+            over = width_of(content) - column.width
+            if over > 0 and column.cells == (Cell.USE,) and not parts:
+                # A busy part with its error takes blanks after the name, which has no graph here.
+                room -= over
+                parts.append(content)
+                continue
+            if over > 0:
                 # A number and its unit need no blank between them.
                 content = styled("".join(plain_text(content).split()), content[0].style)
             parts.append(fitted(content, column.width, right=column.right))

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from pipeline.status_page.html.problem_section import MOST, problem_section
 from pipeline.status_page.last_hour import POINTS
 from pipeline.status_page.recent_past import RecentPast
 from pipeline.status_page.status_document import GpuStatus, StatusDocument
-from pipeline.status_page.use_format import ProblemStatus
+from pipeline.status_page.use_format import ProblemStatus, UseStatus
 from tests.pipeline.status_page.html_reader import page, read, table
 from tests.pipeline.status_page.scenes import report_claims, started_node, status_input, two_gpus
 from tests.pipeline.status_page.test_container_use import account, shown
@@ -173,6 +174,22 @@ def test_each_holder_shows_what_it_uses_itself() -> None:
     assert "ml/stray (main) uses it without holding it 2.0 GiB" in second.replace(
         "\N{NO-BREAK SPACE}", " "
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(0, "41 % busy"), (3.2, "41 % ±4 busy"), (None, "~41 % busy")],
+)
+def test_a_busy_time_that_was_split_has_its_error(error: float | None, expected: str) -> None:
+    """A sole user has none; `~` means that it is unknown."""
+    use = UseStatus(
+        busy_percent=41.2, busy_error_percent=error, memory_used_bytes=None, energy_joules=None
+    )
+    card = shown(None, "a")
+    [holder] = card.holders or ()
+    of_user = msgspec.structs.replace(holder, use=use)
+    text = row_of(msgspec.structs.replace(card, holders=(of_user,)))[5]
+    assert text.replace("\N{NO-BREAK SPACE}", " ").endswith(f" {expected}")
 
 
 @pytest.mark.parametrize(

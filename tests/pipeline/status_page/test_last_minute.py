@@ -8,7 +8,7 @@ import pytest
 from pipeline.model import NS, DeviceUsage, Snapshot, Usage
 from pipeline.status_page import last_minute
 from pipeline.status_page.document_builder import status_of
-from pipeline.status_page.last_minute import POINTS, LastMinute, busy_percent
+from pipeline.status_page.last_minute import POINTS, BusyPart, LastMinute, busy_part
 from pipeline.status_page.recent_past import RecentPast
 from tests.pipeline.status_page.scenes import report_claims, started_node, status_input
 from tests.pipeline.status_page.test_container_use import account
@@ -18,7 +18,13 @@ from tests.support.usage import used
 GPU = uuid_of(0)
 
 
-def device(seconds: float, busy: float | None, recent: int | None = 0, pod: str = "a") -> Usage:
+def device(
+    seconds: float,
+    busy: float | None,
+    recent: int | None = 0,
+    pod: str = "a",
+    shared: tuple[float, float] | None = None,
+) -> Usage:
     """Return the account of a GPU with one container.
 
     Args:
@@ -26,9 +32,12 @@ def device(seconds: float, busy: float | None, recent: int | None = 0, pod: str 
         busy: busy seconds of the container.
         recent: the busy part of the last second, in millionths.
         pod: name of the container's pod.
+        shared: contested seconds and seconds for switching; None if unknown.
     """
     busy_ns = None if busy is None else round(busy * NS)
-    known = account(used(pod, uid="", busy=busy_ns, recent=recent)).devices[GPU]
+    contested, switching = (None,) * 2 if shared is None else (round(s * NS) for s in shared)
+    one = used(pod, uid="", busy=busy_ns, recent=recent, contested=contested, switching=switching)
+    known = account(one).devices[GPU]
     return Usage({GPU: replace(known, elapsed_ns=round(seconds * NS))})
 
 
@@ -46,13 +55,19 @@ def snapshot(seconds: float, usage: Usage | None) -> Snapshot:
 
 def percent(*usages: tuple[float, Usage | None]) -> float | None:
     """Return the busy percentage after these accounts, each with the time of its snapshot."""
+    found = part(*usages)
+    return None if found is None else found.percent
+
+
+def part(*usages: tuple[float, Usage | None]) -> BusyPart | None:
+    """Return the busy part and its error after these accounts."""
     minute = LastMinute()
     for seconds, usage in usages:
         minute.add(snapshot(seconds, usage))
     last = usages[-1][1]
     assert last is not None
     found: DeviceUsage = last.devices[GPU]
-    return busy_percent(found, found.containers[0], minute.oldest())
+    return busy_part(found, found.containers[0], minute.oldest())
 
 
 def test_a_part_is_the_mean_over_a_minute() -> None:
@@ -72,6 +87,31 @@ def test_what_was_before_the_last_minute_does_not_count() -> None:
 
 def test_a_new_container_has_the_part_of_the_last_second() -> None:
     assert percent((10, device(10, busy=1, recent=250_000))) == 25
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "error"),
+    [
+        ((0, 0), (5, 1.5), 5.8),  # two standard errors are 2 s of a minute, and 1.5 s for switching
+        ((95, 4.5), (100, 6), 5.8),  # only of the last minute
+        ((7, 3), (7, 3), 0),  # it was alone in the last minute
+        (None, (5, 1.5), None),
+        ((0, 0), None, None),
+    ],
+)
+def test_the_error_is_that_of_the_same_time(
+    before: tuple[float, float] | None, now: tuple[float, float] | None, error: float | None
+) -> None:
+    first, last = device(0, 0, shared=before), device(60, 30, shared=now)
+    assert part((0, first), (59, last)) == BusyPart(50, error)
+
+
+@pytest.mark.parametrize(("shared", "error"), [((0, 0), 0), ((0.1, 0), None), (None, None)])
+def test_the_error_of_a_single_second_is_unknown_unless_the_container_was_always_alone(
+    shared: tuple[float, float] | None, error: float | None
+) -> None:
+    now = device(10, busy=1, recent=250_000, shared=shared)
+    assert part((10, now)) == BusyPart(25, error)
 
 
 def test_a_time_without_usage_samples_does_not_count() -> None:
@@ -107,7 +147,10 @@ def test_the_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_document_has_the_mean() -> None:
     past = RecentPast()
-    known = [snapshot(second, device(second, busy=second / 4)) for second in range(0, 61, 5)]
+    known = [
+        snapshot(second, device(second, busy=second / 4, shared=(second / 12, 0)))
+        for second in range(0, 61, 5)
+    ]
     for each in known:
         past.add(each)
     node = started_node()
@@ -117,4 +160,4 @@ def test_the_document_has_the_mean() -> None:
     [card] = status_of(shown).gpus or ()
     [holder] = card.holders or ()
     assert holder.use is not None
-    assert holder.use.busy_percent == 25
+    assert (holder.use.busy_percent, holder.use.busy_error_percent) == (25, 3.3)

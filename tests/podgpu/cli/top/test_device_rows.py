@@ -132,6 +132,14 @@ def test_each_holder_of_a_shared_gpu_has_its_own_use(columns: int) -> None:
         assert energy in shown
 
 
+@pytest.mark.parametrize("columns", [40, 80, 120, 200])
+def test_a_split_busy_time_has_its_error(columns: int) -> None:
+    """Rounded up; without one where the container is alone, `~` where the error is unknown."""
+    shown = [" ".join(each.split()) for each in lines(WHOLE, columns=columns)]
+    for expected in ("45% ±4", "15% ±4", "0% ±1", "~21%", "97%"):
+        assert any(f" {expected} " in f" {line} " for line in shown), expected
+
+
 def test_graphs_end_at_the_present() -> None:
     """A GPU of which less has been read has its graph at the right."""
     assert WHOLE.gpus is not None

@@ -40,9 +40,15 @@ def names(whole: str) -> dict[str, Any]:
     return {"namespace": namespace, "pod": pod, "container": container or None, "uid": f"u-{pod}"}
 
 
-def use(busy: float | None, gib: float | None, watt_hours: float | None) -> UseStatus:
+def use(
+    busy: float | None,
+    gib: float | None,
+    watt_hours: float | None,
+    error: float | None = 0,
+) -> UseStatus:
     return UseStatus(
         busy_percent=busy,
+        busy_error_percent=error,
         memory_used_bytes=None if gib is None else round(gib * GIB),
         energy_joules=None if watt_hours is None else watt_hours * 3600,
     )
@@ -132,10 +138,10 @@ def _gpus() -> tuple[GpuStatus, ...]:
             2, h200, 140.4, utilization_percent=61.0, memory_used_bytes=round(138.0 * GIB),
             power_watts=402.0, temperature_celsius=55.0, history=hour(60, 138, 400, gap=20),
             holders=(
-                holder("chat/assistant-0 server", use(45, 80.2, 512), replicas=1),
-                holder("search/embeddings-0 encoder", use(15, 21.0, 130), share=0.25),
+                holder("chat/assistant-0 server", use(45, 80.2, 512, 3.9), replicas=1),
+                holder("search/embeddings-0 encoder", use(15, 21.0, 130, 3.1), share=0.25),
                 holder(
-                    "notebooks/scratch-0 jupyter", use(0, 34.0, 0.2), replicas=2,
+                    "notebooks/scratch-0 jupyter", use(0, 34.0, 0.2, 0.2), replicas=2,
                     since=ago(days=2), since_known=False,
                 ),
             ),
@@ -150,7 +156,7 @@ def _gpus() -> tuple[GpuStatus, ...]:
             3, h200, 140.4, utilization_percent=38.0, memory_used_bytes=30 * GIB,
             power_watts=260.0, temperature_celsius=48.0, history=hour(38, 30, 260),
             holders=(
-                holder("vision/detector-0 detector", use(21, 12.0, 88), replicas=1),
+                holder("vision/detector-0 detector", use(21, 12.0, 88, None), replicas=1),
                 holder("vision/tracker-0 tracker", use(None, None, None), replicas=1),
             ),
             users=(UserStatus(**names("ops/debug-shell shell"), use=use(4, 0.01, 0.4)),),
@@ -197,7 +203,7 @@ def _gpus() -> tuple[GpuStatus, ...]:
             6, h100, 80, utilization_percent=83.0, memory_used_bytes=round(77.5 * GIB),
             power_watts=610.0, temperature_celsius=71.0, conflicts=2, history=hour(80, 77, 600),
             holders=(
-                holder("batch/encode-0 encode", use(83, 77.0, 902), since=ago(minutes=12)),
+                holder("batch/encode-0 encode", use(83, 77.0, 902, 10.2), since=ago(minutes=12)),
                 holder("batch/render-0 render", use(0, 0, 0), since=ago(minutes=12)),
             ),
         ),
