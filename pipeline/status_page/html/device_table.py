@@ -78,7 +78,8 @@ def gpus(status: StatusDocument, *, debug: bool = False) -> str:
         time = span(steps * histories[0].step_seconds)
         note = (
             f'<p class="soft">The graphs show the last {time}. How busy a container keeps a device '
-            "is its mean over the last minute.</p>\n"
+            "is its mean over the last minute, and ± says by how much it may be wrong on a shared "
+            "device.</p>\n"
         )
     return note + table("gpus", "gpus", _COLUMNS, *bodies, classes=_CLASSES)
 
