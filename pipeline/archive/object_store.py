@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -147,7 +147,11 @@ class ObjectStore:
                     yield found["path"]
 
     def get(self, keys: Sequence[str], folder: Path) -> dict[str, Path]:
-        """Copy objects to new files of a folder, and return these by key."""
+        """Copy objects to new files of a folder, and return these by key.
+
+        Where the archive is in the same file system as the folder, a copy is a hard link: an object
+        never changes, and the link remains if the object is deleted.
+        """
         targets = {key: folder / f"{number:06}.parquet" for number, key in enumerate(keys)}
         if not targets:
             return {}
@@ -197,6 +201,11 @@ class ObjectStore:
             return
 
     def _copy(self, key: str, target: Path) -> bool:
+        if self._folder is not None:
+            # Another file system or another owner may prevent a link.
+            with suppress(OSError):
+                target.hardlink_to(self._folder / key)
+                return True
         with self._errors(f"read {key}"):
             try:
                 content = obstore.get(self._store, key)

@@ -57,25 +57,27 @@ GROUP BY reason ORDER BY reason <> 'down', reason
 _NAMES: Final = "device, namespace, pod, container, pod_uid, start_ns, end_ns"
 _OF_HOLDING: Final = "cluster, node, ledger, holding"
 # Few holdings have several rows. To find these by a hash takes a third of the time.
-ENDED: Final = f"""
-CREATE OR REPLACE TEMP TABLE ended AS
-WITH replaced AS (
-    SELECT hash({_OF_HOLDING}) AS own_hash FROM ({{rows}}) WHERE row = 'holding'
-    GROUP BY own_hash HAVING count(*) > 1
-),
-latest AS (
+_REPLACED: Final = f"""
+CREATE OR REPLACE TEMP TABLE replaced AS
+SELECT hash({_OF_HOLDING}) AS own_hash FROM ({{rows}}) WHERE row = 'holding'
+GROUP BY own_hash HAVING count(*) > 1
+"""  # noqa: S608
+_LATEST: Final = f"""
+SELECT {{columns}} FROM (
     SELECT cluster, node, ledger, {_NAMES} FROM ({{rows}})
-    WHERE row = 'holding' AND hash({_OF_HOLDING}) NOT IN (SELECT own_hash FROM replaced)
+    WHERE row = 'holding' AND hash({_OF_HOLDING}) NOT IN (FROM replaced)
     UNION ALL
     SELECT cluster, node, ledger, {_NAMES} FROM ({{rows}})
-    WHERE row = 'holding' AND hash({_OF_HOLDING}) IN (SELECT own_hash FROM replaced)
+    WHERE row = 'holding' AND hash({_OF_HOLDING}) IN (FROM replaced)
     QUALIFY row_number() OVER (PARTITION BY {_OF_HOLDING} ORDER BY serial DESC) = 1
 )
-SELECT
-    cluster, node, ledger, device, namespace, pod, container, pod_uid, 1 AS holdings
-FROM latest WHERE end_ns > ? AND start_ns < ?
+WHERE end_ns > ? AND start_ns < ?
 """  # noqa: S608
-"""Makes the table `ended` of a day: the holdings that overlap a span."""
+_ONLY: Final = """
+SELECT {columns} FROM ({rows}) WHERE row = 'holding' AND end_ns > ? AND start_ns < ?
+"""
+_ENDED: Final = "CREATE OR REPLACE TEMP TABLE ended AS "
+_ENDED_COLUMNS: Final = "cluster, node, ledger, device, namespace, pod, container, pod_uid"
 
 _ORDER: Final = "start_ns DESC, cluster, node, device, pod_uid, namespace, pod, container, holding"
 _LIST_TABLE: Final = """
@@ -112,6 +114,21 @@ _KEEP: Final = f"""
 CREATE OR REPLACE TABLE listed AS SELECT * FROM listed ORDER BY {_ORDER} LIMIT ?
 """  # noqa: S608
 _LISTED: Final = f"SELECT * FROM listed ORDER BY {_ORDER}"  # noqa: S608
+
+
+def find_ended(database: Database, rows: str, start_ns: int, end_ns: int) -> None:
+    """Make the table `ended` of a day: the names of the holdings that overlap a span.
+
+    Args:
+        database: a database.
+        rows: the SQL query of the day's rows.
+        start_ns: start of the span, in nanoseconds of Unix time.
+        end_ns: end of the span, in nanoseconds of Unix time.
+    """
+    database.execute(_REPLACED.format(rows=rows))
+    some = database.execute("SELECT EXISTS (FROM replaced)")[0][0]
+    query = (_LATEST if some else _ONLY).format(rows=rows, columns=_ENDED_COLUMNS)
+    database.execute(_ENDED + query, (start_ns, end_ns))
 
 
 def find_gaps(sources: RowSources, start_ns: int, end_ns: int) -> None:

@@ -101,7 +101,9 @@ def open_usage(
     """
     start_ns, end_ns = span
     with open_rows(locations, start_ns, clusters=clusters, now_ns=now_ns) as sources:
-        sum_usage(sources, start_ns, end_ns, changes, _detail(by))
+        detail = _detail(by)
+        by_price = detail == "namespace" and not device
+        sum_usage(sources, start_ns, end_ns, changes, detail, by_price=by_price)
         first_ns, beyond_ns = start_ns // HOUR_NS * HOUR_NS, -(-end_ns // HOUR_NS) * HOUR_NS
         find_gaps(sources, first_ns, beyond_ns)
         make_parts(sources.database)

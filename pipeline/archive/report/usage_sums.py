@@ -1,8 +1,9 @@
 """Sums the usage of an archive by device and container, day by day, in DuckDB.
 
-A month of 8,000 GPUs has 40 million rows and six million containers. Each day is summed in
-temporary tables: by container, or as `namespace_sums` does it. What remains has only the names that
-the grouping of the report needs, so its size depends on the number of groups and devices.
+A month of 8,000 GPUs has 40 million rows and six million containers. The devices of all days are
+found first. Then the usage of each day is summed in temporary tables: by container, or as
+`namespace_sums` does it. What remains has only the names that the grouping of the report needs, so
+its size depends on the number of groups and devices.
 
 Tables that remain:
 
@@ -10,16 +11,26 @@ Tables that remain:
 - `sums`: amounts and holdings by device, names of containers, and span of equal prices. Names that
   are not needed are NULL. `is_unattributed` marks the usage of no known container.
 - `device_sums`: totals by device, span of equal prices, and day.
+- `device_hours`: the hours of a day in which a device has counted time.
 - `same_uids`: usage by containers whose names or holdings need other days.
 """
 
 from collections.abc import Sequence
+from datetime import date
 from types import MappingProxyType
 from typing import Final, Literal
 
 from pipeline.archive.database import Database
-from pipeline.archive.report.ended_items import ENDED
-from pipeline.archive.report.namespace_sums import add_day, merge_days, sum_day
+from pipeline.archive.report.ended_items import find_ended
+from pipeline.archive.report.namespace_sums import (
+    PLACE,
+    add_day,
+    add_places,
+    choose_classes,
+    make_places,
+    merge_days,
+    sum_day,
+)
 from pipeline.archive.report.owner_sql import kind_of_owner
 from pipeline.archive.report.row_sources import RowSources
 from pipeline.archive.row_columns import day_of_moment
@@ -29,6 +40,7 @@ Detail = Literal["device", "namespace", "pod", "facts"]
 """Which names of containers `sums` has: none, namespaces, those of pods, or all with facts."""
 
 _WITHOUT_CONTAINERS: Final = ("device", "namespace")
+_EPOCH: Final = date(1970, 1, 1)
 _FEW_SUMS: Final = 1_000_000
 """Number of rows of `sums` that are not worth a merge of the rows of several days."""
 
@@ -48,7 +60,7 @@ CREATE TABLE sums (
 );
 CREATE TABLE ended_elsewhere (
     cluster VARCHAR, node VARCHAR, ledger VARCHAR, device VARCHAR,
-    namespace VARCHAR, pod VARCHAR, container VARCHAR, pod_uid VARCHAR, holdings BIGINT
+    namespace VARCHAR, pod VARCHAR, container VARCHAR, pod_uid VARCHAR
 );
 CREATE TABLE same_uids (
     cluster VARCHAR, node VARCHAR, ledger VARCHAR, device VARCHAR,
@@ -58,6 +70,7 @@ CREATE TABLE device_sums (
     device INTEGER, since_hour BIGINT, first_hour BIGINT, last_hour BIGINT,
     accounted_ns HUGEINT, gap_ns HUGEINT, unknown_ns HUGEINT, busy_ns HUGEINT, energy_mj HUGEINT
 );
+CREATE TABLE device_hours (place UBIGINT, since_hour BIGINT, day BIGINT, hours INTEGER);
 """
 
 # Hours are numbered from the Unix epoch. `since_hour` is the start of a span of equal prices.
@@ -70,7 +83,7 @@ FROM ({rows}) WHERE row IN ('usage', 'device') AND hour_number >= {first} AND ho
 _DEVICE_DAY: Final = """
 CREATE OR REPLACE TEMP TABLE device_day AS
 SELECT
-    cluster, node, ledger, device, since_hour,
+    cluster, node, ledger, device, since_hour, hour_number // 24 AS day,
     min(hour_number) AS first_hour, max(hour_number) AS last_hour,
     sum(accounted_ns) AS accounted_ns, sum(gap_ns) AS gap_ns,
     sum(coalesce(unknown_ns, 0)) AS unknown_ns,
@@ -83,11 +96,7 @@ FROM day_rows WHERE row = 'device' GROUP BY ALL
 """
 _NEW_DEVICES: Final = """
 INSERT INTO devices (cluster, node, device)
-SELECT * FROM (
-    SELECT cluster, node, device FROM device_day
-    UNION SELECT cluster, node, device FROM {used}
-)
-ANTI JOIN devices USING (cluster, node, device)
+SELECT DISTINCT cluster, node, device FROM {used} ANTI JOIN devices USING (cluster, node, device)
 """
 # Days are added in order, so later facts replace earlier ones.
 _DEVICE_FACTS: Final = """
@@ -114,6 +123,9 @@ SELECT
     sum(unknown_ns), sum(device_day.busy_ns), sum(device_day.energy_mj)
 FROM device_day JOIN devices USING (cluster, node, device) GROUP BY ALL
 """
+_DEVICE_HOURS: Final = f"""
+INSERT INTO device_hours SELECT {PLACE}, since_hour, day, hours FROM device_day WHERE hours <> 0
+"""  # noqa: S608
 
 _KEYS: Final = "cluster, node, ledger, device, namespace, pod, container, pod_uid, since_hour"
 # Bit n of a mask is hour n of the day. With a late gain, an hour has several rows.
@@ -183,12 +195,13 @@ SELECT
         ELSE one.held_with_busy_ns - one.busy_ns END) AS idle_ns,
     sum(one.energy_mj) AS energy_mj,
     bool_or(CASE WHEN is_unattributed
-        THEN one.hours_without_busy & (one.hours_held | coalesce(device_day.hours, 0)) <> 0
+        THEN one.hours_without_busy & (one.hours_held | coalesce(counted.hours, 0)) <> 0
         ELSE one.hours_without_busy <> 0 END) AS busy_missing,
     bool_or(one.hours_without_energy <> 0) AS energy_missing, 0 AS holdings
 FROM container_day AS one
 JOIN devices USING (cluster, node, device)
-LEFT JOIN device_day USING (cluster, node, ledger, device, since_hour)
+LEFT JOIN (FROM device_hours WHERE day = {day}) AS counted
+    ON counted.place = {place} AND counted.since_hour = one.since_hour
 {facts} GROUP BY ALL
 """
 
@@ -198,7 +211,7 @@ _HOLDINGS: Final = f"""
 INSERT INTO sums BY NAME
 SELECT
     devices.id AS device, false AS is_unattributed, one.since_hour, {{names}}, 0 AS held_ns,
-    false AS busy_missing, false AS energy_missing, sum(holdings) AS holdings
+    false AS busy_missing, false AS energy_missing, count(*) AS holdings
 FROM {{ended}} AS ended
 JOIN (
     SELECT {_IDENTITY}, device, min(since_hour) AS since_hour FROM {{used}}
@@ -208,13 +221,10 @@ JOIN devices USING (cluster, node, device)
 {{facts}} GROUP BY ALL
 """  # noqa: S608
 _ELSEWHERE: Final = f"""
-INSERT INTO ended_elsewhere
-SELECT cluster, node, ledger, device, namespace, pod, container, pod_uid, holdings
-FROM ended ANTI JOIN {{used}} USING ({_IDENTITY}, device)
-"""  # noqa: S608
+INSERT INTO ended_elsewhere FROM ended ANTI JOIN {{used}} USING ({_IDENTITY}, device)
+"""
 _ALL_ELSEWHERE: Final = """
-INSERT INTO ended_elsewhere
-SELECT cluster, node, ledger, device, namespace, pod, container, pod_uid, holdings FROM ended
+INSERT INTO ended_elsewhere FROM ended
 """
 _UIDS: Final = """
 CREATE OR REPLACE TEMP TABLE wanted_uids AS
@@ -236,6 +246,8 @@ def sum_usage(
     end_ns: int,
     changes: Sequence[int] = (),
     detail: Detail = "facts",
+    *,
+    by_price: bool = False,
 ) -> None:
     """Sum the usage in a span of time into the tables of this module.
 
@@ -245,6 +257,7 @@ def sum_usage(
         end_ns: end of the span, in nanoseconds of Unix time.
         changes: moments at which prices change, in nanoseconds of Unix time: full hours, sorted.
         detail: which names are needed.
+        by_price: whether usage of several devices with equal prices may be one row of `sums`.
 
     Raises:
         TransientError: a file cannot be read.
@@ -252,6 +265,7 @@ def sum_usage(
     """
     database = sources.database
     database.execute(_TABLES)
+    make_places(database)
     first, beyond = start_ns // HOUR_NS, -(-end_ns // HOUR_NS)
     edges = [ns // HOUR_NS for ns in changes if first < ns // HOUR_NS < beyond]
     since = "CASE"
@@ -261,12 +275,22 @@ def sum_usage(
     span = {"first": first, "beyond": beyond, "since": since}
     ends = first * HOUR_NS, beyond * HOUR_NS
     days = day_of_moment(start_ns), day_of_moment(end_ns - 1)
+    in_span = {day: rows for day, rows in sources.days.items() if days[0] <= day <= days[1]}
+    for rows in in_span.values():
+        database.execute(_DAY_ROWS.format(rows=rows, **span))
+        for statement in (
+            *(_DEVICE_DAY, _NEW_DEVICES.format(used="device_day")),
+            *(_DEVICE_FACTS, _DEVICE_SUMS, _DEVICE_HOURS),
+        ):
+            database.execute(statement)
+        add_places(database, "device_day")
+    choose_classes(database, by_price=by_price)
     merged = 0
     for day, rows in sources.days.items():
-        database.execute(ENDED.format(rows=rows), ends)
-        if days[0] <= day <= days[1]:
+        find_ended(database, rows, *ends)
+        if day in in_span:
             database.execute(_DAY_ROWS.format(rows=rows, **span))
-            _add_day(database, rows, detail)
+            _add_day(database, rows, detail, (day - _EPOCH).days)
             if detail in _WITHOUT_CONTAINERS and _count(database) > 2 * merged + _FEW_SUMS:
                 merged = merge_days(database)
         else:
@@ -275,33 +299,32 @@ def sum_usage(
     database.execute(_UIDS)
     if not database.execute("SELECT EXISTS (FROM wanted_uids)")[0][0]:
         return
-    for day, rows in sources.days.items():
-        if days[0] <= day <= days[1]:
-            database.execute(_DAY_ROWS.format(rows=rows, **span))
-            database.execute(_SAME_UIDS)
+    for rows in in_span.values():
+        database.execute(_DAY_ROWS.format(rows=rows, **span))
+        database.execute(_SAME_UIDS)
     names = _UNKNOWN_FACTS if detail == "facts" else _NAMES[detail]
     database.execute(
         _HOLDINGS.format(ended="ended_elsewhere", used="same_uids", names=names, facts="")
     )
 
 
-def _add_day(database: Database, rows: str, detail: Detail) -> None:
-    database.execute(_DEVICE_DAY)
+def _add_day(database: Database, rows: str, detail: Detail, day: int) -> None:
     names = _NAMES[detail]
     if detail in _WITHOUT_CONTAINERS:
-        sum_day(database, names, _JOINED_HOURS.format(rows="mixed_rows"))
-        _add_devices(database, "places")
-        add_day(database, names)
+        sum_day(database, _JOINED_HOURS.format(rows="mixed_rows"))
+        database.execute(_NEW_DEVICES.format(used="places"))
+        add_day(database, names, day)
         return
     database.execute(_CONTAINER_DAY)
     if database.execute(_MIXED)[0][0]:
         database.execute(_JOINED_HOURS.format(rows="day_rows"))
         database.execute(_CONTAINER_DAY.replace("FROM day_rows", "FROM joined_hours"))
-    _add_devices(database, "container_day")
+    database.execute(_NEW_DEVICES.format(used="container_day"))
     if detail == "facts":
         database.execute(_DAY_FACTS.format(rows=rows))
     facts = _WITH_FACTS if detail == "facts" else ""
-    database.execute(_SUMS.format(names=names, facts=facts))
+    place = "hash(one.cluster, one.node, one.ledger, one.device)"
+    database.execute(_SUMS.format(names=names, facts=facts, day=day, place=place))
     database.execute(
         _HOLDINGS.format(ended="ended", used="container_day", names=names, facts=facts)
     )
@@ -310,9 +333,3 @@ def _add_day(database: Database, rows: str, detail: Detail) -> None:
 
 def _count(database: Database) -> int:
     return int(database.execute("SELECT count(*) FROM sums")[0][0])
-
-
-def _add_devices(database: Database, used: str) -> None:
-    database.execute(_NEW_DEVICES.format(used=used))
-    for statement in (_DEVICE_FACTS, _DEVICE_SUMS):
-        database.execute(statement)
