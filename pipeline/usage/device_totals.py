@@ -119,7 +119,12 @@ class UsageTotals:
             entry = self.containers.get(container)
             if entry is None or not (holdings := entry.open_holdings()):
                 continue
+            if container not in found.containers and not found.no_others:
+                continue  # its busy time in this interval is unknown
             entry.contest = sum_contests(entry.contest, contest)
+            if len(holdings) == 1:
+                holdings[0].contest = sum_contests(holdings[0].contest, contest)
+                continue
             contested, switching = (
                 split_among_holdings(amount, holdings, interval.holding_times) for amount in contest
             )

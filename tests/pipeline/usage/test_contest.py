@@ -118,6 +118,18 @@ def test_the_account_and_its_holdings_have_the_same_sum() -> None:
     assert again.contested_ns > first.contested_ns
 
 
+def test_nothing_is_contested_where_nothing_was_split() -> None:
+    """As on a MIG instance with several containers: the driver reports no process."""
+    book = Book()
+    book.sample(0, None)
+    book.hold(1, holder("a"), holder("b"))
+    book.sample(5, 0, process("a"), process("b"), busy=4 * S)
+    assert book.account().busy_unattributed_ns == 4 * S
+    assert [amounts(one) for one in book.account().containers] == [(None, None)] * 2
+    book.sample(10, 5, process("a", busy=S), process("b", busy=0), busy=S)
+    assert [amounts(one)[0] for one in book.account().containers] == [90_909_090] * 2
+
+
 def test_a_sole_user_is_exact_and_one_without_busy_time_is_unknown() -> None:
     book = Book()
     book.sample(0, None)
