@@ -1,7 +1,7 @@
 """Format the numbers and names of a status document as text."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pipeline.model import PartialRef, owner_kind, owner_text
@@ -105,6 +105,16 @@ def owner_name(namespace: str | None, name: str | None, uid: str | None) -> str:
         return owner_text(namespace or "", name, uid)
     pod = name or (f"uid {uid}" if uid else UNKNOWN)
     return f"{namespace}/{pod}" if namespace else pod
+
+
+def word_for_owners(uids: Iterable[str | None]) -> str:
+    """Return `pod`, `job` or `container` if all owners are of this kind, `owner` for a mixture.
+
+    Args:
+        uids: the UIDs of the owners; an unknown one is that of a pod. Without any, they are pods.
+    """
+    kinds = {owner_kind(uid or "") for uid in uids} or {"pod"}
+    return kinds.pop() if len(kinds) == 1 else "owner"
 
 
 _SHOWN_FACTS: Final = (

@@ -16,6 +16,7 @@ from pipeline.status_page.display_text import (
     owner_name,
     short_uuid,
     span,
+    word_for_owners,
 )
 from pipeline.status_page.html.elements import cell, row, shown, table, text
 from pipeline.status_page.html.part_bars import (
@@ -91,12 +92,13 @@ def _origin(status: UsageStatus) -> str:
 def _day(status: UsageStatus, day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
     age = status.age_seconds
     ago = "" if age is None else f", as of {span(age)} ago"
+    owner = word_for_owners(each.uid for each in day.pods)
     names = Counter(_name(each) for each in day.pods)
     rows: list[tuple[str, AmountsStatus, _Columns]] = [
         (f"<b>{text(_unique_name(each, names))}</b>", each, _POD) for each in day.pods
     ]
     if day.others is not None:
-        more = f"{amount(day.pods_left_out)} other pod{'' if day.pods_left_out == 1 else 's'}"
+        more = f"{amount(day.pods_left_out)} other {owner}{'' if day.pods_left_out == 1 else 's'}"
         rows.append((more, day.others, _POD))
     rows += [("unattributed", day.unattributed, _UNATTRIBUTED), ("<b>total</b>", day.total, _POD)]
     body = "".join(_row(name + _mark(usage), usage, columns) for name, usage, columns in rows)
@@ -107,7 +109,7 @@ def _day(status: UsageStatus, day: DayStatus, gpus: Sequence[GpuStatus]) -> str:
         f'<div class="columns"><div>{legend(parts_of_device(day.total))}'
         + bar_graph(status.hours, timedelta(hours=1), _HOURS, "Busy, idle and free, by hour")
         + (_MEANING if status.hours else "")
-        + table("day", "day", ("Pod", *_POD), body)
+        + table("day", "day", (owner.capitalize(), *_POD), body)
         + f"</div><div>{_devices(day, gpus, _origin(status))}</div></div>\n"
         + _notes(day)
         + _weeks(status.days, _origin(status))

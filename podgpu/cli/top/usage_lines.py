@@ -15,6 +15,7 @@ from pipeline.status_page.display_text import (
     short_uuid,
     span,
     whole_percent,
+    word_for_owners,
 )
 from pipeline.status_page.html.part_bars import Parts, parts_of_device, parts_of_period, total
 from pipeline.status_page.html.usage_tables import NEVER_IDLE
@@ -104,11 +105,12 @@ def _day(
     yield from _legend(parts_of_device(day.total))
     yield from _bars(usage.hours, timedelta(hours=1), _HOURS, width)
     yield ()
+    owner = word_for_owners(each.uid for each in day.pods)
     rows: list[tuple[str, AmountsStatus]] = [(_pod_name(each), each) for each in day.pods]
     if day.others is not None:
-        rows.append((f"{day.pods_left_out} other pods", day.others))
+        rows.append((f"{day.pods_left_out} other {owner}s", day.others))
     rows += [(_UNATTRIBUTED, day.unattributed), ("total", day.total)]
-    yield from _table("POD", rows, width, _FIGURES)
+    yield from _table(owner.upper(), rows, width, _FIGURES)
     names = _device_names(gpus)
     devices = [(names.get(each.uuid) or short_uuid(each.uuid), each) for each in day.devices]
     if devices:

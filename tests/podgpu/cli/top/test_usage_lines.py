@@ -115,3 +115,23 @@ def test_idle_time_is_never_negative() -> None:
     busy = msgspec.structs.replace(day.pods[0], idle_seconds=-5000.0)
     lines = text_of(changed(day=msgspec.structs.replace(day, pods=(busy,)))).splitlines()
     assert " none " in next(line for line in lines if line.startswith("research/llama-train-0"))
+
+
+@pytest.mark.parametrize(
+    ("uids", "heading"),
+    [
+        (["7c6f"], "POD"),
+        (["7c6f", None], "POD"),
+        (["slurm://lab/7/1"], "JOB"),
+        (["docker://8d05", "podman://77aa"], "CONTAINER"),
+        (["7c6f", "slurm://lab/7/1"], "OWNER"),
+    ],
+)
+def test_the_heading_names_what_the_owners_are(uids: list[str | None], heading: str) -> None:
+    assert WHOLE.usage is not None
+    assert WHOLE.usage.day is not None
+    first = WHOLE.usage.day.pods[0]
+    pods = tuple(msgspec.structs.replace(first, uid=uid) for uid in uids)
+    lines = text_of(changed(day=msgspec.structs.replace(WHOLE.usage.day, pods=pods))).split("\n")
+    assert any(line.startswith(f"{heading} ") for line in lines)
+    assert any(line.startswith(f"14 other {heading.lower()}s ") for line in lines)
