@@ -14,8 +14,8 @@ import sys
 import time
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
+from tests.gpu.cost import floor_then_podgpu
 from tests.gpu.daemon import PORT, Daemon, samples
 from tests.gpu.profiling import bursts, profiling
 
@@ -121,44 +121,13 @@ def cost(folder: Path, floor: str, seconds: float) -> dict[str, object]:
     """Measure the CPU time of podgpu (1 Hz, a scrape each 15 s) and of the floor, alternately."""
     report: dict[str, object] = {}
     for name, lines, count in (("without_jsonl", False, 2), ("with_jsonl", True, 1)):
-        turns = [_turn(Daemon(folder / name, lines=lines), floor, seconds) for _ in range(count)]
+        turns = [
+            floor_then_podgpu(Daemon(folder / name, lines=lines), floor, seconds)
+            for _ in range(count)
+        ]
         ratios = [turn["ratio"] for turn in turns]
         report[name] = {"turns": turns, "ratio": round(statistics.mean(ratios), 3)}
     return report
-
-
-def _turn(daemon: Daemon, floor: str, seconds: float) -> dict[str, Any]:
-    command = [floor, str(seconds), "1000", "30000"]
-    bare = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    with daemon:
-        time.sleep(3)
-        cpu, start, scraped = daemon.cpu_seconds(), time.monotonic(), 0
-        while (passed := time.monotonic() - start) < seconds:
-            if passed >= scraped * 15:
-                daemon.page()
-                scraped += 1
-            time.sleep(0.5)
-        ours = 100 * (daemon.cpu_seconds() - cpu) / (time.monotonic() - start)
-        page = daemon.page()
-        return {
-            "floor_cpu_percent": bare["cpu_percent"],
-            "floor_round_ms": bare["round_ms"],
-            "floor_max_rss_mb": bare["max_rss_mb"],
-            "podgpu_cpu_percent": round(ours, 3),
-            "ratio": round(ours / bare["cpu_percent"], 3),
-            "memory_mb": daemon.memory_mb(),
-            "round_ms": round(1e3 * _mean_round(page), 2),
-            "scrapes": scraped,
-        }
-
-
-def _mean_round(page: str) -> float:
-    def value(suffix: str) -> float:
-        name = f"podgpu_sample_duration_seconds_{suffix}"
-        line = next(line for line in page.splitlines() if line.startswith(name))
-        return float(line.rpartition(" ")[2])
-
-    return value("sum") / value("count")
 
 
 def main() -> int:

@@ -115,11 +115,15 @@ class Daemon:
         new.write_text(json.dumps(entries))
         new.replace(self.podlist)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def cpu_seconds(self) -> float:
-        return cpu_seconds(self._process.pid)
+        return cpu_seconds(self.pid)
 
     def memory_mb(self) -> dict[str, float]:
-        return memory_mb(self._process.pid)
+        return memory_mb(self.pid)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -10,7 +10,6 @@ GPU.
 """
 
 import argparse
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -27,12 +26,10 @@ from tests.e2e.watched_podgpu import RULES
 from tests.gpu import driver_state
 from tests.gpu.accounts import physical
 from tests.gpu.programs import LOAD, python
+from tests.gpu.recorder import GROUPS, record
 
 _THERE = "/podgpu/load.py"
 _SHM = "/dev/shm"
-GROUPS = ("profiling", "statistics", "links", "health", "limits")
-"""Groups of fields that are recorded besides the default ones."""
-
 FIRST = {
     "chat/assistant-0/server": "serve 7200 60000 0.25 0.65 47",
     "search/embeddings-0/encoder": "serve 7200 8000 0.05 0.25 31",
@@ -120,18 +117,6 @@ def config(kube: Cluster, folder: Path) -> Path:
         )
     )
     return path
-
-
-def record(configured: Path, output: Path, seconds: float) -> None:
-    words = ["record", "-f", "-c", str(configured), "-o", str(output), "--for", f"{seconds:g}s"]
-    with output.with_suffix(".log").open("wb") as log:
-        subprocess.run(
-            [sys.executable, "-m", "podgpu", *words],
-            check=True,
-            stderr=log,
-            timeout=seconds + 120,
-        )
-    print(f"recorded {output}: {output.stat().st_size} bytes", flush=True)
 
 
 def main() -> int:

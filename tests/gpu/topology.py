@@ -42,15 +42,75 @@ def cells(matrix: str) -> dict[tuple[int, int], str]:
 
 def active_links() -> dict[int, int]:
     """Return the number of active NVLinks by GPU, according to `nvidia-smi nvlink`."""
+    return links_of(output("nvidia-smi", "nvlink", "-s"))
+
+
+def links_of(text: str) -> dict[int, int]:
+    """Return the number of active NVLinks by GPU in the output of `nvidia-smi nvlink -s`."""
     counts: dict[int, int] = {}
     gpu = -1
-    for line in output("nvidia-smi", "nvlink", "-s").splitlines():
+    for line in text.splitlines():
         if match := re.match(r"GPU (\d+):", line):
             gpu = int(match[1])
             counts[gpu] = 0
         elif re.search(r"Link \d+: [0-9.]+ GB/s", line):
             counts[gpu] += 1
     return counts
+
+
+def fabrics_of(text: str) -> list[tuple[int | None, str]]:
+    """Return clique and cluster of each GPU in the output of `nvidia-smi -q`.
+
+    The clique is None and the cluster is empty if nvidia-smi shows N/A, or no fabric. A cluster
+    without name has only zeros, and is empty here.
+    """
+    found = []
+    for gpu in re.split(r"^GPU [0-9A-F]+:[0-9A-F:.]+$", text, flags=re.MULTILINE)[1:]:
+        clique = re.search(r"^ +CliqueId +: (\d+)$", gpu, re.MULTILINE)
+        cluster = re.search(r"^ +ClusterUUID +: ([0-9a-fA-F-]+)$", gpu, re.MULTILINE)
+        name = cluster[1].lower() if cluster and cluster[1].strip("0-") else ""
+        found.append((int(clique[1]) if clique else None, name))
+    return found
+
+
+def different(
+    topo: str, nvlink: str, query: str, matrix: str, document: dict[str, Any]
+) -> list[str]:
+    """Return what differs between nvidia-smi and podgpu, as sentences.
+
+    Args:
+        topo: output of `nvidia-smi topo -m`.
+        nvlink: output of `nvidia-smi nvlink -s`.
+        query: output of `nvidia-smi -q`.
+        matrix: output of `podgpu topology`.
+        document: output of `podgpu topology --json`.
+    """
+    theirs, ours = cells(topo), cells(matrix)
+    found = [
+        f"GPU {a} and {b}: {theirs.get((a, b), 'missing')} in nvidia-smi, "
+        f"{ours.get((a, b), 'missing')} in podgpu"
+        for a, b in sorted(theirs.keys() | ours.keys())
+        if theirs.get((a, b)) != ours.get((a, b))
+    ]
+    links = links_of(nvlink)
+    cliques = fabrics_of(query)
+    for at, gpu in enumerate(document["gpus"]):
+        counted = gpu.get("links") or 0
+        if counted != links.get(at, 0):
+            found.append(f"GPU {at}: {links.get(at, 0)} NVLinks in nvidia-smi, {counted} in podgpu")
+        cluster = gpu.get("cluster") or ""
+        fabric = (gpu.get("clique"), cluster if cluster.strip("0-") else "")
+        theirs_fabric = cliques[at] if at < len(cliques) else "no GPU"
+        if fabric != theirs_fabric:
+            found.append(f"GPU {at}: fabric {theirs_fabric} in nvidia-smi, {fabric} in podgpu")
+    for number, pairs in enumerate((theirs, ours)):
+        joined = {pair for pair, cell in pairs.items() if cell.startswith("NV")}
+        groups = [int(group["mask"], 16) for group in document["nvlink"]]
+        apart = [p for p in joined if not any(g >> p[0] & g >> p[1] & 1 for g in groups)]
+        if apart:
+            source = ("nvidia-smi", "podgpu's matrix")[number]
+            found.append(f"NVLinks of {source} between GPUs of no NVLink group: {sorted(apart)}")
+    return found
 
 
 def microseconds(call: Callable[[], object], times: int = 200) -> float:

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from pipeline.model import Level, TopologyRead
 from pipeline.model.bitmask import bits, mask_of
-from pipeline.model.topology_tree import LEVELS, Group, Link, Topology
+from pipeline.model.topology_tree import LEVELS, Link, Topology
 from pipeline.topology.choice_ranking import link_score
 from pipeline.topology.selection import ALWAYS_EXACT, best
 from pipeline.topology.tree_builder import build
+from tests.pipeline.topology.exhaustive_search import Scores, exhaustive, rank
 from tests.pipeline.topology.layouts import (
     PIX,
     PXB,
@@ -42,8 +43,6 @@ def selected(topology: Topology, candidates: Iterable[int], n: int, *must: int) 
 
 
 ALL = range(8)
-
-Scores = Callable[[Link], int]
 
 Case = tuple[Callable[[], Topology], Iterable[int], int, tuple[int, ...], list[int], str]
 
@@ -100,32 +99,6 @@ TABLE: list[Case] = [
 def test_the_best_gpus_of_known_machines_are_selected(case: Case) -> None:
     layout, candidates, n, must, expected, reason = case
     assert selected(layout(), candidates, n, *must) == expected, reason
-
-
-def rank(
-    topology: Topology, among: int, mask: int, score_of: Scores
-) -> tuple[int, list[int], int, list[int]]:
-    """Return the rank of a choice as the documentation defines it. A higher rank is better."""
-    rest = among & ~mask
-    groups: list[tuple[Group, ...]] = [topology.domains]
-    groups += [topology.levels[level] for level in LEVELS[:-1]]
-
-    def pairs(count: int) -> int:
-        return count * (count - 1) // 2
-
-    def score(of: int) -> int:
-        return sum(score_of(topology.links[i, j]) for i, j in combinations(bits(of), 2))
-
-    left = [sum(pairs((group.mask & rest).bit_count()) for group in kind) for kind in groups]
-    return score(mask), left, score(rest), [-number for number in bits(mask)]
-
-
-def exhaustive(topology: Topology, among: int, n: int, must: int, score_of: Scores) -> int:
-    free = bits(among & ~must)
-    return max(
-        (must | mask_of(more) for more in combinations(free, n - must.bit_count())),
-        key=lambda mask: rank(topology, among, mask, score_of),
-    )
 
 
 def scores(levels: Mapping[Level, int], nvlink: int) -> Scores:
