@@ -95,7 +95,7 @@ def different(
     links = links_of(nvlink)
     cliques = fabrics_of(query)
     for at, gpu in enumerate(document["gpus"]):
-        counted = gpu.get("links") or 0
+        counted = gpu.get("links")
         if counted != links.get(at, 0):
             found.append(f"GPU {at}: {links.get(at, 0)} NVLinks in nvidia-smi, {counted} in podgpu")
         cluster = gpu.get("cluster") or ""
