@@ -76,6 +76,19 @@ COLUMNS: Final[tuple[Column, ...]] = (
     ),
     Column("busy_ns", "BIGINT", ("usage", "device", "holding"), "busy time; NULL if unknown"),
     Column("energy_mj", "BIGINT", ("usage", "device", "holding"), "energy; NULL if unknown"),
+    Column(
+        "contested_ns",
+        "BIGINT",
+        _USAGE,
+        "how much of the busy time other users may have had; NULL if unknown for a part of it, and "
+        "in unattributed usage",
+    ),
+    Column(
+        "switching_ns",
+        "BIGINT",
+        _USAGE,
+        "how much of the busy time the device may have switched between users; NULL as before",
+    ),
     Column("accounted_ns", "BIGINT", ("device",), "time with an account"),
     Column("gap_ns", "BIGINT", ("device", "holding"), "time without an account"),
     Column(

@@ -15,14 +15,14 @@ _DAY_SECONDS: Final = 24 * 3600
 
 _AMOUNTS: Final = MappingProxyType(
     {
-        "usage": ("held_ns", "busy_ns", "energy_mj"),
+        "usage": ("held_ns", "busy_ns", "energy_mj", "contested_ns", "switching_ns"),
         "device": ("accounted_ns", "gap_ns", "busy_ns", "energy_mj", "unknown_ns"),
     }
 )
 _HOLDING: Final = (
     "start_ns", "end_ns", "source", "evidence", "counted_ns", "gap_ns", "held_ns", "busy_ns",
     "energy_mj", "memory_peak_bytes", "memory_mean_bytes", "busy_mean_ppm", "busy_peak_ppm",
-    "xids",
+    "xids", "contested_ns", "switching_ns",
 )  # fmt: skip
 _GAP: Final = ("start_ns", "end_ns", "reason")
 _ITEMS: Final = MappingProxyType(
@@ -39,7 +39,7 @@ _TEXTS: Final = frozenset({"source", "evidence", "xids", "reason"})
 _OPTIONAL: Final = frozenset(
     {
         "busy_ns", "energy_mj", "unknown_ns", "end_ns", "memory_peak_bytes", "memory_mean_bytes",
-        "busy_mean_ppm", "busy_peak_ppm",
+        "busy_mean_ppm", "busy_peak_ppm", "contested_ns", "switching_ns",
     }
 )  # fmt: skip
 

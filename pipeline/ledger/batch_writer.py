@@ -27,12 +27,14 @@ _BEGIN: Final = """
 INSERT OR REPLACE INTO meta SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM device_hours)
 """
 _ADD_HOUR: Final = """
-INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     held_ns = held_ns + excluded.held_ns,
     busy_ns = CASE WHEN excluded.busy_ns IS NULL THEN nullif(busy_ns, 0)
         ELSE ifnull(busy_ns, 0) + excluded.busy_ns END,
     energy_mj = CASE WHEN excluded.energy_mj IS NULL THEN nullif(energy_mj, 0)
-        ELSE ifnull(energy_mj, 0) + excluded.energy_mj END
+        ELSE ifnull(energy_mj, 0) + excluded.energy_mj END,
+    contested_ns = contested_ns + excluded.contested_ns,
+    switching_ns = switching_ns + excluded.switching_ns
 """
 _ADD_DEVICE_HOUR: Final = """
 INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
@@ -43,7 +45,8 @@ INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     energy_mj = ifnull(energy_mj + excluded.energy_mj, ifnull(energy_mj, excluded.energy_mj))
 """
 _PUT_HOLDING: Final = (
-    "INSERT OR REPLACE INTO holdings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT OR REPLACE INTO holdings "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _NEW_DEVICE: Final = (
     "INSERT INTO devices (uuid, model, profile, gpu) VALUES (?, '', '', '') ON CONFLICT DO NOTHING"
@@ -195,6 +198,8 @@ class BatchWriter:
             one.busy_mean_ppm,
             one.busy_peak_ppm,
             json.dumps(dict(one.xids)),
+            one.contested_ns,
+            one.switching_ns,
         )
 
     def _device(self, uuid: str) -> int:

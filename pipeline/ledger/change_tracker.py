@@ -41,7 +41,7 @@ writing years of hours would block everything else."""
 _MAX_GAP_NS: Final = MOST_HOURS * HOUR_NS
 """Maximum length of a recorded gap."""
 
-NO_AMOUNTS: Final[Mapping[PartialRef | None, Amounts]] = {None: (0, None, None)}
+NO_AMOUNTS: Final[Mapping[PartialRef | None, Amounts]] = {None: Amounts(0, None, None)}
 
 
 def split_by_hour(
@@ -233,21 +233,18 @@ class LedgerAccumulator:
     def _add_to_hours(self, uuid: str, end: Instant, delta: UsageDelta) -> None:
         """Distribute a gain, and the gap before it, over the hours."""
         end_ns = self._now.wall_of(end)
-        held, busy, energy = delta.parts[None]
-        parts = {**delta.parts, None: (held - delta.unknown_ns, busy, energy)}
+        rest = delta.parts[None]
+        parts = {**delta.parts, None: rest._replace(held_ns=rest.held_ns - delta.unknown_ns)}
         amounts = [amount or 0 for part in parts.values() for amount in part]
         amounts.append(delta.unknown_ns)
         for hour, split in split_by_hour(end_ns, delta.time_ns, amounts) if any(amounts) else ():
             for at, (container, part) in enumerate(parts.items()):
-                held, busy, energy = split[3 * at : 3 * at + 3]
+                held, *others = split[len(part) * at : len(part) * (at + 1)]
                 if container is None and split[-1]:
                     held += split[-1]
                     self._batch.unknown_hours[hour, uuid] += split[-1]
-                gain = (
-                    held,
-                    None if part[1] is None else busy,
-                    None if part[2] is None else energy,
-                )
+                pairs = zip(others, part[1:], strict=True)
+                gain = Amounts(held, *[None if whole is None else own for own, whole in pairs])
                 if container is None or any(gain):
                     self._batch.add(hour, uuid, container, gain)
         if delta.time_ns or delta.gap_ns:

@@ -9,12 +9,14 @@ from typing import Any, Final
 from pipeline.ledger.batch_writer import utf8
 from pipeline.ledger.schema import (
     ARCHIVE_TABLES,
+    CONTEST_COLUMNS,
     GAPS,
     HOLDINGS,
     INDEXES,
     VERSION,
     WRITE_LEDGER_ID,
     WRITE_VERSION,
+    columns_of,
     transaction,
 )
 
@@ -25,7 +27,7 @@ INSERT INTO holdings SELECT
     id_of(d.uuid, c.namespace, c.pod, c.container, c.uid, h.start_ns), h.device, h.container,
     h.start_ns, h.end_ns, h.until_ns, h.source, h.evidence, h.counted_ns, h.gap_ns, h.held_ns,
     h.busy_ns, h.energy_mj, h.memory_peak_bytes, h.memory_mean_bytes, h.busy_mean_ppm,
-    h.busy_peak_ppm, h.xids
+    h.busy_peak_ppm, h.xids, NULL, NULL
 FROM old_holdings AS h
 LEFT JOIN devices AS d ON d.id = h.device LEFT JOIN containers AS c ON c.id = h.container
 """
@@ -54,6 +56,10 @@ def migrate(connection: sqlite3.Connection) -> None:
     with transaction(connection):
         if version < 2:
             _migrate_from_1(connection)
+        known = columns_of(connection)
+        for table, column in CONTEST_COLUMNS:
+            if (table, column) not in known:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER")
         for statement in filter(str.strip, ARCHIVE_TABLES.split(";")):
             connection.execute(statement)
         connection.execute(WRITE_LEDGER_ID)

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pipeline.ledger.gpu_indexes import read_gpu_indexes
@@ -56,7 +56,7 @@ _HOLDINGS: Final = """
 SELECT d.uuid, c.namespace, c.pod, c.container, c.uid, c.owner_kind, c.owner_name, c.labels,
        h.start_ns, h.end_ns, h.until_ns, h.source, h.evidence, h.counted_ns, h.gap_ns, h.held_ns,
        h.busy_ns, h.energy_mj, h.memory_peak_bytes, h.memory_mean_bytes, h.busy_mean_ppm,
-       h.busy_peak_ppm, h.xids
+       h.busy_peak_ppm, h.xids, {contest}
 FROM holdings AS h JOIN devices AS d ON d.id = h.device JOIN containers AS c ON c.id = h.container
 WHERE (h.end_ns IS NULL OR h.end_ns > ?) AND h.start_ns < ?
     AND (? IS NULL OR d.uuid IN (SELECT value FROM json_each(?)))
@@ -89,6 +89,8 @@ class HoldingRecord:
         busy_peak_ppm: the largest such part of an interval between two samples; None if it was
             never known.
         xids: (code, count) of XID errors during the holding, sorted by code.
+        contested_ns: see `ContainerUsage`; None if it is unknown for a part of the busy time.
+        switching_ns: the same.
         node: name of the node, in a list of several nodes.
         cluster: name of the cluster, in a list of several nodes.
     """
@@ -110,6 +112,8 @@ class HoldingRecord:
     busy_mean_ppm: int | None
     busy_peak_ppm: int | None
     xids: tuple[tuple[int, int], ...]
+    contested_ns: int | None = None
+    switching_ns: int | None = None
     node: str = ""
     cluster: str = ""
 
@@ -216,7 +220,11 @@ def read_holdings(
     with as_database_error():
         uuids = None if devices is None else json.dumps(list(devices))
         span = start_ns, min(end_ns, _LATEST_NS)
-        rows = connection.execute(_HOLDINGS, (*span, uuids, uuids, limit))
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        # Versions 1 and 2 do not store it.
+        contest = "NULL, NULL" if version < 3 else "h.contested_ns, h.switching_ns"
+        query = _HOLDINGS.format(contest=contest)
+        rows = connection.execute(query, (*span, uuids, uuids, limit))
         return tuple([_holding_record(row) for row in rows])
 
 
@@ -248,10 +256,12 @@ def _recorded_span(connection: sqlite3.Connection) -> tuple[int, int]:
 
 def _holding_record(row: tuple[Any, ...]) -> HoldingRecord:
     device, namespace, pod, container, uid, kind, owner, labels, *rest = typed(
-        row, "ttttttttnonttnnnoooooot"
+        row, "ttttttttnonttnnnooooootoo"
     )
     container_identity = ContainerIdentity(
         PartialRef(namespace, pod, container, uid), kind, owner, pairs(labels)
     )
-    rest[-1] = tuple(sorted((int(code), count) for code, count in json.loads(rest[-1]).items()))
-    return HoldingRecord(device, container_identity, *rest)
+    *rest, xids, contested, switching = rest
+    rest.append(tuple(sorted((int(code), count) for code, count in json.loads(xids).items())))
+    record = HoldingRecord(device, container_identity, *rest)
+    return replace(record, contested_ns=contested, switching_ns=switching)

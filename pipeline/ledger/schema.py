@@ -30,7 +30,7 @@ version, add a migration from each earlier version; it runs when the file is ope
 Additions that old versions can ignore, such as an index or a key of `meta`, do not raise it.
 
 Version 1, of podgpu 0.1.0, identified holdings and gaps by their start on the wall clock. Version 2
-had no tables for the archive.
+had no tables for the archive, and none of `CONTEST_COLUMNS`.
 """
 
 LEDGER_ID_KEY: Final = "ledger_id"
@@ -55,7 +55,9 @@ CREATE TABLE holdings (
     memory_mean_bytes INTEGER,
     busy_mean_ppm INTEGER,
     busy_peak_ppm INTEGER,
-    xids TEXT NOT NULL DEFAULT '{}'
+    xids TEXT NOT NULL DEFAULT '{}',
+    contested_ns INTEGER,
+    switching_ns INTEGER
 ) WITHOUT ROWID;
 """
 GAPS: Final = """
@@ -74,6 +76,8 @@ _OF_HOURS: Final = """(
     held_ns INTEGER NOT NULL,
     busy_ns INTEGER,
     energy_mj INTEGER,
+    contested_ns INTEGER,
+    switching_ns INTEGER,
     PRIMARY KEY (hour, device, container)
 ) WITHOUT ROWID;"""
 """Columns of `hours`, and of `late_hours`."""
@@ -183,6 +187,15 @@ CREATE TABLE state (
 
 WRITE_VERSION: Final = f"INSERT OR REPLACE INTO meta VALUES ('tables', '{VERSION}');"  # noqa: S608
 
+CONTEST_COLUMNS: Final = tuple(
+    [
+        (table, column)
+        for table in ("hours", "holdings")
+        for column in ("contested_ns", "switching_ns")
+    ]
+)
+"""Columns that version 2 does not have. NULL: a part of the busy time was counted without them."""
+
 _ADDED: Final = frozenset(
     {("holdings", "id"), ("gaps", "id"), ("device_hours", "unknown_ns"), ("state", "boot")}
 )
@@ -201,6 +214,7 @@ def columns(version: int = VERSION) -> frozenset[tuple[str, str]]:
     made.close()
     if version < 3:
         found = frozenset([each for each in found if each[0] not in _ARCHIVE_TABLE_NAMES])
+        found -= {*CONTEST_COLUMNS}
     return found - _ADDED if version < 2 else found
 
 

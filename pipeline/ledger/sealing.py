@@ -21,7 +21,8 @@ while a sealing has locked the file."""
 _DAY_HOURS: Final = 24
 
 _USAGE: Final = """
-SELECT hour, device, container, held_ns, busy_ns, energy_mj FROM {prefix}hours
+SELECT hour, device, container, held_ns, busy_ns, energy_mj, contested_ns, switching_ns
+FROM {prefix}hours
 WHERE hour >= ? AND hour < ? ORDER BY hour, device, container LIMIT ?
 """
 _DEVICES: Final = """

@@ -7,12 +7,28 @@ removed from the account, its totals are added to those of the forgotten contain
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple
 
-from pipeline.model import DeviceUsage, Instant, PartialRef
+from pipeline.model import ContainerUsage, DeviceUsage, Instant, PartialRef
 
-Amounts: TypeAlias = tuple[int, int | None, int | None]
-"""Held time, busy time and energy; None if it was never known."""
+
+class Amounts(NamedTuple):
+    """Amounts of a container, or of the unattributed usage.
+
+    Attributes:
+        held_ns: held time.
+        busy_ns: busy time; None if it was never known.
+        energy_mj: energy in millijoules; None if it was never known.
+        contested_ns: see `ContainerUsage`; None if it is unknown for a part of the busy time, and
+            for unattributed usage.
+        switching_ns: the same.
+    """
+
+    held_ns: int
+    busy_ns: int | None
+    energy_mj: int | None
+    contested_ns: int | None = None
+    switching_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +75,24 @@ def usage_delta(
         # A container that was forgotten and returned starts from 0. There are several earlier
         # states if a part of its name was missing.
         states = [earlier[own_id] for own_id in (one.id, *one.absorbed) if own_id in earlier]
-        amounts = (
+        amounts = Amounts(
             one.held_ns - sum(each.held_ns for each in states),
             None if busy is None else _since(one.busy_ns, [each.busy_ns for each in states]),
             None if energy is None else _since(one.energy_mj, [each.energy_mj for each in states]),
+            _contest("contested_ns", one, states),
+            _contest("switching_ns", one, states),
         )
         if any(amount is not None and amount < 0 for amount in amounts):
             return None
-        held -= amounts[0]
-        busy = None if busy is None else busy - (amounts[1] or 0)
-        energy = None if energy is None else energy - (amounts[2] or 0)
+        held -= amounts.held_ns
+        busy = None if busy is None else busy - (amounts.busy_ns or 0)
+        energy = None if energy is None else energy - (amounts.energy_mj or 0)
         if any(amounts):
             parts[one.subject] = amounts
     unknown = now.unknown_ns - (before.unknown_ns if before is not None else 0)
     if min(time_ns, held, busy or 0, energy or 0, unknown) < 0:
         return None
-    parts[None] = held, busy, energy
+    parts[None] = Amounts(held, busy, energy)
     unknown = min(unknown, held)
     if has_instances:
         return UsageDelta(parts, time_ns or passed_ns, 0, unknown)
@@ -86,6 +104,12 @@ def _increase(before: DeviceUsage | None, now: DeviceUsage, name: str) -> int | 
     if value is None:
         return None if earlier is None else -1
     return int(value - (earlier or 0))
+
+
+def _contest(name: str, one: ContainerUsage, states: Sequence[ContainerUsage]) -> int | None:
+    if one.busy_ns is None:
+        return 0
+    return _since(getattr(one, name), [getattr(each, name) for each in states])
 
 
 def _since(value: int | None, earlier: Sequence[int | None]) -> int | None:

@@ -94,8 +94,8 @@ class Batch:
             earlier = sums.get((hour, device))
             sums[hour, device] = part if earlier is None else _sum(earlier, part)
         for key in self.gap_hours.keys() - sums.keys():
-            sums[key] = 0, None, None
-        for (hour, device), (held, busy, energy) in sums.items():
+            sums[key] = Amounts(0, None, None)
+        for (hour, device), (held, busy, energy, *_) in sums.items():
             gap, unknown = self.gap_hours[hour, device], self.unknown_hours[hour, device]
             yield hour, device, held, gap, busy, energy, unknown
 
@@ -136,9 +136,13 @@ class Batch:
 
 
 def _sum(one: Amounts, other: Amounts) -> Amounts:
-    held, busy, energy = one
-    more_held, more_busy, more_energy = other
-    return held + more_held, _add_known(busy, more_busy), _add_known(energy, more_energy)
+    return Amounts(
+        one.held_ns + other.held_ns,
+        _add_known(one.busy_ns, other.busy_ns),
+        _add_known(one.energy_mj, other.energy_mj),
+        _add_if_known(one.contested_ns, other.contested_ns),
+        _add_if_known(one.switching_ns, other.switching_ns),
+    )
 
 
 def _add_later(one: Amounts, later: Amounts) -> Amounts:
@@ -147,12 +151,15 @@ def _add_later(one: Amounts, later: Amounts) -> Amounts:
     If the later busy time or energy is unknown and the earlier is 0, the sum is unknown: 0 would
     count for both.
     """
-    held, busy, energy = _sum(one, later)
-    return (
-        held,
-        busy or None if later[1] is None else busy,
-        energy or None if later[2] is None else energy,
+    both = _sum(one, later)
+    return both._replace(
+        busy_ns=both.busy_ns or None if later.busy_ns is None else both.busy_ns,
+        energy_mj=both.energy_mj or None if later.energy_mj is None else both.energy_mj,
     )
+
+
+def _add_if_known(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
 
 
 def _add_known(one: int | None, other: int | None) -> int | None:

@@ -10,6 +10,7 @@ _WRITER = """
 import sys, time
 from pathlib import Path
 from pipeline.ledger.sealing import seal
+from pipeline.ledger.usage_delta import Amounts
 from pipeline.ledger.write_batch import HoldingRow, Batch
 from pipeline.model import Instant
 from sinks.ledger.ledger_file import LedgerFile
@@ -32,7 +33,7 @@ for number in range(600):
         for pod in range(20):
             one = holding(f"p{device}-{pod}", uuid_of(device), until=now, own_id=f"{device}-{pod}")
             batch.holdings[one.id] = HoldingRow(one, START.wall_ns, now.wall_ns)
-            batch.add(hour, uuid_of(device), one.subject, (5, 4, 3))
+            batch.add(hour, uuid_of(device), one.subject, Amounts(5, 4, 3, 2, 1))
     begin = time.process_time_ns()
     file.put(batch)
     spent += time.process_time_ns() - begin

@@ -52,9 +52,10 @@ def year(path: Path, lines: Path) -> None:
         run("INSERT INTO containers VALUES (?, ?, ?, 'main', ?, 'Job', 'train', ?, 0)",
             [(n, f"team-{n % 20}", f"pod-{n}", f"u-{n}", json.dumps({"team": str(n % 50)}))
              for n in range(1, HOLDINGS + 1)])  # fmt: skip
-        run("INSERT INTO holdings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 1, 1, 1, '{}')",
+        run("INSERT INTO holdings "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 1, 1, 1, '{}', 0, 0)",
             [(f"h-{number}", *row) for number, row in enumerate(holdings)])  # fmt: skip
-        run("INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?)",
+        run("INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?, 0, 0)",
             sorted((*key, had, had // 2, had // 10**7) for key, had in hours.items()))  # fmt: skip
         connection.execute(
             "INSERT INTO device_hours SELECT hour, device, sum(held_ns), 0, sum(busy_ns), "

@@ -24,7 +24,8 @@ _FIELDS: Final = {
     "holding": (
         "device", "namespace", "pod", "container", "pod_uid", "start_ns", "end_ns", "source",
         "evidence", "counted_ns", "gap_ns", "held_ns", "busy_ns", "energy_mj", "memory_peak_bytes",
-        "memory_mean_bytes", "busy_mean_ppm", "busy_peak_ppm", "xids",
+        "memory_mean_bytes", "busy_mean_ppm", "busy_peak_ppm", "xids", "contested_ns",
+        "switching_ns",
     ),
     "gap": ("device", "start_ns", "end_ns", "reason"),
 }  # fmt: skip

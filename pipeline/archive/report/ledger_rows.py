@@ -25,7 +25,8 @@ from pipeline.ledger.schema import HOUR_NS, LEDGER_ID_KEY, transaction
 _DAY_HOURS: Final = 24
 
 _HOURS: Final = """
-SELECT hour, device, container, held_ns, busy_ns, energy_mj FROM hours WHERE hour >= ? ORDER BY hour
+SELECT hour, device, container, held_ns, busy_ns, energy_mj, contested_ns, switching_ns FROM hours
+WHERE hour >= ? ORDER BY hour
 """
 _DEVICE_HOURS: Final = """
 SELECT hour, device, accounted_ns, gap_ns, busy_ns, energy_mj, unknown_ns FROM device_hours

@@ -6,6 +6,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Final
 
+from pipeline.ledger.usage_delta import Amounts
 from pipeline.ledger.write_batch import Batch, HoldingRow
 from pipeline.model import (
     NS,
@@ -19,6 +20,7 @@ from pipeline.model import (
 )
 from pipeline.model.devices import compute_slices
 from pipeline.model.ledger_usage import Gap
+from pipeline.usage.contest import UNCONTESTED, contests
 from podgpu.cli.demo.recorded_node import RecordedNode
 from podgpu.cli.demo.schedule import DAY_NS, HOUR_NS, Stay, stays, times
 from podgpu.cli.demo.workloads import ABSENCES, CONFLICTS, DAYS, IDLE_WATTS
@@ -132,38 +134,40 @@ class _Account:
         idle_mj = self._idle_watts() * length // _NJ_PER_MJ
         if self.has_instances:
             self.rest_mj += idle_mj
-            self.batch.add(hour, uuid, None, (0, None, idle_mj))
+            self.batch.add(hour, uuid, None, Amounts(0, None, idle_mj))
             return
         is_unknown = _within(start_ns, self.unknown)
         holders = [] if is_unknown else [one for one in present if one.workload.claimed]
         free_ns, free_mj = length, idle_mj
-        for stay in present:
+        busy = {number: round(length * one.load(start_ns)) for number, one in enumerate(present)}
+        uncertain = contests(busy, 0, busy, length)
+        for number, stay in enumerate(present):
             held_ns = own_mj = 0
             if holders and stay is holders[-1]:
                 # The rest: nothing remains free because of rounding.
                 held_ns, own_mj = free_ns, free_mj
             elif stay in holders:
                 held_ns, own_mj = length // len(holders), idle_mj // len(holders)
-            load = stay.load(start_ns)
-            busy_ns = round(length * load)
+            busy_ns = busy[number]
             free_ns, free_mj = free_ns - held_ns, free_mj - own_mj
             own_mj += stay.workload.watts * busy_ns // _NJ_PER_MJ
-            self._use(stay, hour, length, (held_ns, busy_ns, own_mj))
-            stay.peak = max(stay.peak, min(load * _PEAK, 1))
+            contest = uncertain.get(number, UNCONTESTED)
+            self._use(stay, hour, length, Amounts(held_ns, busy_ns, own_mj, *contest))
+            stay.contest = stay.contest.plus(contest)
+            stay.peak = max(stay.peak, min(stay.load(start_ns) * _PEAK, 1))
         self.elapsed_ns += length
         self.unheld_ns += free_ns
         self.rest_mj += free_mj
         if is_unknown:
             self.unknown_ns += free_ns
             self.batch.unknown_hours[hour, uuid] += free_ns
-        self.batch.add(hour, uuid, None, (free_ns, 0, free_mj))
+        self.batch.add(hour, uuid, None, Amounts(free_ns, 0, free_mj))
 
-    def _use(self, stay: Stay, hour: int, length: int, amounts: tuple[int, int, int]) -> None:
-        held_ns, busy_ns, energy_mj = amounts
+    def _use(self, stay: Stay, hour: int, length: int, amounts: Amounts) -> None:
         stay.counted_ns += length
-        stay.held_ns += held_ns
-        stay.busy_ns += busy_ns
-        stay.energy_mj += energy_mj
+        stay.held_ns += amounts.held_ns
+        stay.busy_ns += amounts.busy_ns or 0
+        stay.energy_mj += amounts.energy_mj or 0
         self.batch.add(hour, stay.device, stay.subject, amounts)
 
     def _idle_watts(self) -> int:
@@ -198,6 +202,8 @@ class _Account:
             busy_peak_ppm=round(stay.peak * _PPM),
             xids=stay.xids,
             id=_id("holding", stay.device, *_names(stay.subject), stay.start_ns),
+            contested_ns=stay.contest.contested_ns,
+            switching_ns=stay.contest.switching_ns,
         )
 
     def _state(self) -> DeviceUsage:
@@ -215,6 +221,8 @@ class _Account:
                 one.xids,
                 self._holding(one),
                 _id("container", one.device, *_names(one.subject)),
+                contested_ns=one.contest.contested_ns,
+                switching_ns=one.contest.switching_ns,
             )
             for one in sorted(self.stays, key=lambda each: each.subject)
             if one.end_ns is None

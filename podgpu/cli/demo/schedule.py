@@ -9,6 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from pipeline.model import NS, Device, PartialRef, PodInfo
+from pipeline.usage.contest import UNCONTESTED, Contest
 from podgpu.cli.demo.recorded_node import RecordedNode
 from podgpu.cli.demo.workloads import DAYS, WORKLOADS, Present, Runs, Span, Workload
 
@@ -41,6 +42,7 @@ class Stay:
         gap_ns: length of the time without usage samples.
         held_ns: held time.
         busy_ns: busy time.
+        contest: how uncertain the busy time is.
         energy_mj: energy in millijoules.
         peak: the largest busy part of an interval.
     """
@@ -56,6 +58,7 @@ class Stay:
     gap_ns: int = 0
     held_ns: int = 0
     busy_ns: int = 0
+    contest: Contest = UNCONTESTED
     energy_mj: int = 0
     peak: float = field(default=0)
 

@@ -146,7 +146,9 @@ class NodeHistory:
                     energy = int(own * piece.watts * (0.9 + wave / 5)) // 1_000_000
                     piece.energy_mj = (piece.energy_mj or 0) + energy
                 piece.held_ns += own
-                batch.add(hour, piece.device, piece.subject, (own, busy, energy))
+                contested = (busy or 0) * (piece.parts - 1) // piece.parts
+                gain = Amounts(own, busy, energy, contested, contested // 8)
+                batch.add(hour, piece.device, piece.subject, gain)
                 key = hour, piece.device
                 held[key] = held.get(key, 0) + own
             at = until
@@ -170,29 +172,24 @@ class NodeHistory:
                 if unknown := _overlap(at, until, *today.unknown):
                     batch.unknown_hours[hour, uuid] += unknown
                 energy = free * plan.idle_watts // 1_000_000 if plan.has_energy else None
-                batch.add(hour, uuid, None, (free, unknown // 3, energy))
+                batch.add(hour, uuid, None, Amounts(free, unknown // 3, energy))
                 at = until
             if gap and start <= gap[1] < end:
                 own_id = f"{uuid[4:20]}{gap[0]:x}"
                 batch.gaps[own_id] = Gap(uuid, *gap)
         if plan.instances and plan.has_energy:
             for hour in range(start // HOUR_NS, -(-end // HOUR_NS)):
-                batch.add(hour, plan.gpus[-1].uuid, None, (0, None, 3600 * plan.idle_watts * 1000))
+                energy = 3600 * plan.idle_watts * 1000
+                batch.add(hour, plan.gpus[-1].uuid, None, Amounts(0, None, energy))
 
     def _delay(self, batch: Batch) -> None:
         """Move a part of the usage of one hour to the next batch."""
         key = self._chance.choice(list(batch.hours))
-        held, busy, energy = batch.hours[key]
-        part = (
-            held // 3,
-            None if busy is None else busy // 3,
-            None if energy is None else energy // 3,
-        )
-        batch.hours[key] = (
-            held - held // 3,
-            None if busy is None else busy - busy // 3,
-            None if energy is None else energy - energy // 3,
-        )
+        whole = batch.hours[key]
+        later = [None if each is None else each // 3 for each in whole[1:]]
+        rest = [None if each is None else each - each // 3 for each in whole[1:]]
+        part = Amounts(whole.held_ns // 3, *later)
+        batch.hours[key] = Amounts(whole.held_ns - whole.held_ns // 3, *rest)
         hour, device, container = key
         unknown = batch.unknown_hours[hour, device]
         if container is None and unknown > batch.hours[key][0]:

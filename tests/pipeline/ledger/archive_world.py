@@ -5,6 +5,7 @@ the ledger's retention does not change it.
 """
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ NOON = 500_000 - 500_000 % 24 + 12
 """The hour at which the world begins."""
 Row = dict[str, Any]
 Key = tuple[int, str, PartialRef | None]
+Known = tuple[int, int | None, int | None]
+"""Held time, busy time and energy."""
 TextKey = tuple[str, str, PartialRef | None]
 """The hour as in the archive, the device and the container."""
 
@@ -63,7 +66,9 @@ class World:
     now_ns: int = NOON * HOUR_NS
     latest_ns: int = NOON * HOUR_NS
     archive: dict[int, tuple[Row, ...]] = field(default_factory=dict)
-    hours: dict[Key, Amounts] = field(default_factory=dict)
+    hours: dict[Key, Known] = field(default_factory=dict)
+    contests: Counter[Key] = field(default_factory=Counter)
+    """Contested time, of which a half is switching time."""
     gaps: dict[tuple[int, str], int] = field(default_factory=dict)
     ended: dict[str, tuple[int, int]] = field(default_factory=dict)
     """End and held time of each ended holding."""
@@ -81,12 +86,15 @@ class World:
     def close(self) -> None:
         self.connection.close()
 
-    def usage(self, ago: int, pod: str, gain: Amounts, device: int = 0, gap: int = 0) -> None:
+    def usage(self, ago: int, pod: str, gain: Known, device: int = 0, gap: int = 0) -> None:
         """Add a gain of a pod, unattributed without a name, in an hour some hours ago."""
         hour, uuid = self.now_ns // HOUR_NS - ago, DEVICES[device].uuid
         who = subject_of(pod) if pod else None
         batch = self._batch()
-        batch.add(hour, uuid, who, gain)
+        contested = 0 if who is None else 2 * (gain[1] or 0)
+        contest = (None, None) if who is None else (contested, contested // 2)
+        batch.add(hour, uuid, who, Amounts(*gain, *contest))
+        self.contests[hour, uuid, who] += contested
         batch.gap_hours[hour, uuid] += gap
         self.store.write_batch(batch)
         held, busy, energy = self.hours.get((hour, uuid, who), (0, None, None))
@@ -217,19 +225,23 @@ def subject_of(pod: str) -> PartialRef:
     return PartialRef("ml", pod, "main", f"u-{pod}")
 
 
-def amounts_of(rows: Iterable[Row]) -> dict[TextKey, Amounts]:
+def key_of(row: Row) -> TextKey:
+    return row["hour"], row["device"], _subject(row)
+
+
+def amounts_of(rows: Iterable[Row]) -> dict[TextKey, Known]:
     """Return the amounts of the rows `usage`, in the order of their serials."""
-    found: dict[TextKey, Amounts] = {}
+    found: dict[TextKey, Known] = {}
     for row in rows:
         if row["row"] != "usage":
             continue
-        key = row["hour"], row["device"], _subject(row)
+        key = key_of(row)
         gain = row["held_ns"], row.get("busy_ns"), row.get("energy_mj")
         found[key] = gain if key not in found else _added(found[key], gain)
     return found
 
 
-def _added(amounts: Amounts, gain: Amounts) -> Amounts:
+def _added(amounts: Known, gain: Known) -> Known:
     return amounts[0] + gain[0], folded(amounts[1], gain[1]), folded(amounts[2], gain[2])
 
 

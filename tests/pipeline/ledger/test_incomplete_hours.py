@@ -31,7 +31,8 @@ def rows_of(hours: Sequence[Hour], changes: Sequence[int] = ()) -> list[Row]:
                 "INSERT INTO device_hours VALUES (?, 1, ?, 0, NULL, NULL, 0)", (hour, accounted)
             )
             ledger.execute(
-                "INSERT INTO hours VALUES (?, 1, ?, ?, ?, ?)", (hour, container, *amounts)
+                "INSERT INTO hours VALUES (?, 1, ?, ?, ?, ?, 0, 0)",
+                (hour, container, *amounts),
             )
         window = read_window(ledger, 0, len(hours) * HOUR_NS, changes)
     report = build_report(window, GroupBy("pod"), Prices())

@@ -44,7 +44,7 @@ def content(path: Path) -> list[object]:
         for text in (
             """SELECT device, container, start_ns, end_ns, until_ns, counted_ns, gap_ns, held_ns,
             busy_ns, energy_mj, xids FROM holdings ORDER BY 1, 2, 3""",
-            "SELECT * FROM hours",
+            "SELECT hour, device, container, held_ns, busy_ns, energy_mj FROM hours",
             "SELECT hour, device, accounted_ns, gap_ns, busy_ns, energy_mj FROM device_hours",
             "SELECT device, start_ns, end_ns, reason FROM gaps ORDER BY 1, 2",
             "SELECT * FROM containers",
@@ -54,8 +54,11 @@ def content(path: Path) -> list[object]:
 
 def all_rows(path: Path) -> list[object]:
     """Return the rows of all tables of version 2 except `meta`."""
-    tables = sorted({table for table, _ in columns(2)} - {"meta"})
-    return [rows(path, f"SELECT * FROM {table}") for table in tables]  # noqa: S608
+    known = columns(2)
+    return [
+        rows(path, f"SELECT {', '.join(sorted(c for t, c in known if t == table))} FROM {table}")  # noqa: S608
+        for table in sorted({table for table, _ in known} - {"meta"})
+    ]
 
 
 def version(path: Path) -> tuple[int, ...]:

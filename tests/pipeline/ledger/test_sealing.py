@@ -1,5 +1,6 @@
 """What is sealed for the archive is exactly what the ledger has, whenever a process is killed."""
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +16,13 @@ from pipeline.ledger.write_batch import Batch
 from tests.pipeline.ledger.archive_world import (
     DEVICES,
     NOON,
+    Known,
     Row,
     TextKey,
     World,
     amounts_of,
     device_sums,
+    key_of,
     subject_of,
     valid_facts,
     valid_items,
@@ -100,7 +103,7 @@ def test_each_amount_is_in_the_archive_exactly_once(steps: list[tuple[object, ..
         world.close()
 
 
-def ledger_amounts(world: World, table: str) -> dict[TextKey, Amounts]:
+def ledger_amounts(world: World, table: str) -> dict[TextKey, Known]:
     found = world.connection.execute(
         "SELECT hour, d.uuid, c.pod, held_ns, busy_ns, energy_mj "  # noqa: S608
         f"FROM {table} AS h JOIN devices AS d ON d.id = h.device "
@@ -112,7 +115,7 @@ def ledger_amounts(world: World, table: str) -> dict[TextKey, Amounts]:
     }
 
 
-def summed(parts: list[Amounts]) -> Amounts | None:
+def summed(parts: list[Known]) -> Known | None:
     rows = [
         {"row": "usage", "hour": "", "device": "", "held_ns": held}
         | ({} if busy is None else {"busy_ns": busy})
@@ -126,6 +129,13 @@ def check_archive(world: World) -> None:
     rows = world.rows()
     expected = {(text_of(hour), uuid, who): x for (hour, uuid, who), x in world.hours.items()}
     assert amounts_of(rows) == expected
+    contests = {(text_of(hour), *rest): value for (hour, *rest), value in world.contests.items()}
+    for factor, name in ((1, "contested_ns"), (2, "switching_ns")):
+        found: Counter[TextKey] = Counter()
+        for row in rows:
+            if row["row"] == "usage":
+                found[key_of(row)] += factor * row.get(name, 0)
+        assert found == {key: contests[key] for key in expected}
     for (hour, uuid), sums in device_sums(rows).items():
         parts = [value for key, value in expected.items() if key[:2] == (hour, uuid)]
         assert sums["accounted_ns"] == sum(part[0] for part in parts)
@@ -175,7 +185,12 @@ def test_a_closed_hour_has_rows_of_usage_devices_and_containers(world: World) ->
     end = NOON * HOUR_NS
     assert sorted(day, key=lambda row: row["serial"]) == [
         origin | device | hour | {"serial": 1, "row": "usage", "held_ns": 2},
-        origin | device | hour | names | {"serial": 2, "row": "usage", "held_ns": 5, "busy_ns": 4},
+        origin
+        | device
+        | hour
+        | names
+        | {"serial": 2, "row": "usage", "held_ns": 5, "busy_ns": 4}
+        | {"contested_ns": 8, "switching_ns": 4},
         origin
         | device
         | hour
@@ -271,8 +286,9 @@ def test_a_long_ledger_is_sealed_in_many_transactions(world: World) -> None:
     batch = Batch(devices={device.uuid: device for device in DEVICES})
     for hour in range(NOON - 600, NOON):
         for pod in range(12):
-            batch.add(hour, UUID, subject_of(f"p{pod}"), (1, 1, 1))
-            world.hours[hour, UUID, subject_of(f"p{pod}")] = 1, 1, 1
+            key = hour, UUID, subject_of(f"p{pod}")
+            batch.add(*key, Amounts(1, 1, 1, 2, 1))
+            world.hours[key], world.contests[key] = (1, 1, 1), 2
         world.gaps[hour, UUID] = 0
     world.store.write_batch(batch)
     world.wait(60)

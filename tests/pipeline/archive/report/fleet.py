@@ -34,6 +34,10 @@ NOON: Final = 500_000 - 500_000 % 24 + 12
 _WORKLOADS: Final = {"pod": "Job", "job": "User", "container": "ComposeProject"}
 
 
+Gain = tuple[int, int | None, int | None]
+"""Held time, busy time and energy."""
+
+
 @dataclass
 class LedgerNode:
     """A node with two GPUs, a MIG instance, and a ledger.
@@ -87,17 +91,20 @@ class LedgerNode:
         self,
         hour: int,
         who: PartialRef | None,
-        gain: Amounts,
+        gain: Gain,
         device: int = 0,
-        rest: Amounts = (0, 0, 0),
+        rest: Gain = (0, 0, 0),
         unknown: int = 0,
         gap: int = 0,
     ) -> None:
         """Add a gain of a container in an hour, the unattributed rest of it, and a gap."""
         batch, uuid = self._batch(), self.devices[device].uuid
         if who is not None:
-            batch.add(hour, uuid, who, gain)
-        batch.add(hour, uuid, None, rest)
+            # Some of its busy time is contested; that of every seventh hour is not known.
+            contested = None if hour % 7 == 0 else (gain[1] or 0) // 3
+            switching = None if contested is None else contested // 5
+            batch.add(hour, uuid, who, Amounts(*gain, contested, switching))
+        batch.add(hour, uuid, None, Amounts(*rest))
         batch.unknown_hours[hour, uuid] += unknown
         batch.gap_hours[hour, uuid] += gap
         self._writer.write_batch(batch)

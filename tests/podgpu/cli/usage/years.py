@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.ledger.schema import HOUR_NS
+from pipeline.ledger.usage_delta import Amounts
 from pipeline.ledger.write_batch import Batch, HoldingRow
 from pipeline.model import Instant, PodInfo
 from tests.pipeline.ledger.open_ledger import OpenLedger, moved
@@ -49,7 +50,7 @@ def _batches(holdings: int) -> Iterator[Batch]:
         )
         batch.pods[one.subject] = info
         batch.holdings[one.id] = HoldingRow(one, start.wall_ns, start.wall_ns + HALF_NS)
-        batch.add(hour, device, one.subject, (HALF_NS, HALF_NS // 2, ENERGY_MJ))
+        batch.add(hour, device, one.subject, Amounts(HALF_NS, HALF_NS // 2, ENERGY_MJ, 0, 0))
         if n % _BATCH_SIZE == _BATCH_SIZE - 1 or n == holdings - 1:
             yield batch
             batch = Batch()
