@@ -20,9 +20,16 @@ SELECT h.device, h.container, SUM(h.held_ns), SUM(h.busy_ns), SUM(h.energy_mj),
         WHERE d.hour = h.hour AND d.device = h.device AND d.accounted_ns <> 0
     ))),
     MAX(h.energy_mj IS NULL),
-    SUM(CASE WHEN h.busy_ns IS NULL THEN h.held_ns ELSE 0 END)
+    SUM(CASE WHEN h.busy_ns IS NULL THEN h.held_ns ELSE 0 END), {{contest}}
 FROM hours AS h WHERE h.hour >= ? AND h.hour < ? GROUP BY h.device, h.container
 """  # noqa: S608
+# Unknown if it is unknown for a part of the busy time.
+_CONTEST: Final = """
+CASE WHEN MAX(h.busy_ns IS NOT NULL AND h.contested_ns IS NULL) THEN NULL
+    ELSE SUM(h.contested_ns) END,
+CASE WHEN MAX(h.busy_ns IS NOT NULL AND h.switching_ns IS NULL) THEN NULL
+    ELSE SUM(h.switching_ns) END
+"""
 _COUNTS: Final = """
 SELECT device, container, COUNT(*) FROM holdings INDEXED BY holdings_by_end
 WHERE {ends} AND start_ns < ? GROUP BY device, container
@@ -38,8 +45,12 @@ SELECT device, {unknown} FROM device_hours WHERE hour >= ? AND hour < ? GROUP BY
 
 def unknown_sum(connection: sqlite3.Connection) -> str:
     """Return the expression for the time with unknown holders, which version 1 does not store."""
+    return "0" if _version(connection) < 2 else "SUM(ifnull(unknown_ns, 0))"
+
+
+def _version(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return "0" if version < 2 else "SUM(ifnull(unknown_ns, 0))"
+    return int(version)
 
 
 def usage_of_spans(
@@ -81,7 +92,8 @@ def _usage_rows(
     hours: tuple[int, int],
     whole: tuple[int, int],
 ) -> Iterator[UsageRow]:
-    rows = connection.execute(_USAGE, hours).fetchall()
+    contest = "NULL, NULL" if _version(connection) < 3 else _CONTEST
+    rows = connection.execute(_USAGE.format(contest=contest), hours).fetchall()
     start, end = (hour * HOUR_NS for hour in whole)
     counts: dict[tuple[int, int], int] = {}
     for ends, parameters in (("end_ns > ?", (start, end)), ("end_ns IS NULL", (end,))):
@@ -99,9 +111,10 @@ def _usage_rows(
             subjects.get(row[1], unnamed),
         )
     )
-    for device, container, held, busy, energy, no_busy, no_energy, held_without_busy in (
-        typed(row, "nnnoonnn") for row in rows
+    for device, container, held, busy, energy, no_busy, no_energy, *rest in (
+        typed(row, "nnnoonnnoo") for row in rows
     ):
+        held_without_busy, contested, switching = rest
         yield UsageRow(
             devices[device][0],
             containers.get(container),
@@ -112,6 +125,8 @@ def _usage_rows(
             busy is not None and bool(no_busy),
             energy is not None and bool(no_energy),
             0 if busy is None else held_without_busy,
+            contested_ns=None if busy is None else contested,
+            switching_ns=None if busy is None else switching,
         )
 
 

@@ -46,6 +46,9 @@ class UsageRow:
             time; 0 if prices do not change.
         unknown_ns: of unattributed usage, the part of `held_ns` for which the holder is unknown;
             None if only the `DeviceTotal` states it.
+        contested_ns: see `ContainerUsage`, for `busy_ns` of this row; None where it is unknown for
+            a part.
+        switching_ns: the same.
     """
 
     device: str
@@ -59,6 +62,8 @@ class UsageRow:
     held_without_busy_ns: int = 0
     since_ns: int = 0
     unknown_ns: int | None = None
+    contested_ns: int | None = None
+    switching_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pipeline.status_page.status_document import (
     InstanceStatus,
     StatusDocument,
 )
+from pipeline.status_page.usage_format import AmountsStatus
 from pipeline.status_page.use_format import ContainerStatus, UseStatus
 
 UNKNOWN: Final = "unknown"
@@ -298,6 +299,15 @@ def busy_text(use: UseStatus, sign: str) -> str | None:
     if use.busy_error_percent is None:
         return f"~{text}"
     return f"{text} ±{math.ceil(use.busy_error_percent)}" if use.busy_error_percent else text
+
+
+def busy_hours(usage: AmountsStatus) -> str | None:
+    """Return a busy time: `12.3 h`, `12.3 h ±0.4 h` where devices were shared; None if unknown."""
+    if usage.busy_seconds is None:
+        return None
+    text = hours(usage.busy_seconds)
+    error = usage.busy_error_seconds
+    return f"{text}\N{NO-BREAK SPACE}±{hours(error)}" if error else text
 
 
 def whole_percent(part: float) -> str:

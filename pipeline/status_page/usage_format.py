@@ -41,6 +41,8 @@ class AmountsStatus(msgspec.Struct, frozen=True, kw_only=True):
         allocated_ratio: fraction of the devices' time in which they were held; null if unknown.
         used_ratio: fraction of the devices' time in which they were busy; null if unknown.
         busy_seconds: busy time; null if unknown.
+        busy_error_seconds: by how much `busy_seconds` may be wrong, because devices were shared; 0
+            for all usage of devices, null if unknown.
         idle_seconds: held time minus busy time; negative if devices were busy for longer than they
             were held; null if unknown.
         energy_joules: energy in joules; null if unknown.
@@ -54,6 +56,7 @@ class AmountsStatus(msgspec.Struct, frozen=True, kw_only=True):
     allocated_ratio: Figure | None
     used_ratio: Figure | None
     busy_seconds: Figure | None
+    busy_error_seconds: Figure | None
     idle_seconds: Figure | None
     energy_joules: Figure | None
     holdings: Count

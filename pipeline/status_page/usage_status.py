@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pipeline.base.safe_text import line
 from pipeline.ledger.reports import Report, Row, Sum
+from pipeline.model import split_error_ns
 from pipeline.status_page.container_use import text_or_none
 from pipeline.status_page.daemon_state import StatusInput, date
 from pipeline.status_page.device_status import MOST_DEVICES
@@ -104,11 +105,21 @@ def _amounts(rows: Sequence[Row]) -> dict[str, Any]:
         "allocated_ratio": _ratio(sum(allocated)) if allocated else None,
         "used_ratio": _ratio(sum(used_parts)) if used_parts else None,
         "busy_seconds": None if busy is None else _seconds(busy),
+        "busy_error_seconds": _busy_error(rows),
         "idle_seconds": None if idle is None else _seconds(idle),
         "energy_joules": None if energy is None else _bounded(energy / 1e3),
         "holdings": min(sum(row.holdings or 0 for row in rows), LARGEST),
         "incomplete": any(row.partial for row in rows) or (is_sum and unknown),
     }
+
+
+def _busy_error(rows: Sequence[Row]) -> float | None:
+    contested = [row.contested_ns for row in rows if row.contested_ns is not None]
+    switching = [row.switching_ns for row in rows if row.switching_ns is not None]
+    if len(contested) < len(rows):
+        return None
+    error = split_error_ns(sum(contested), sum(switching))
+    return None if error is None else _seconds(error)
 
 
 def _known(sums: Sequence[Sum[int]]) -> int | None:

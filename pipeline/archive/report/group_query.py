@@ -148,7 +148,8 @@ rest AS (
     SELECT
         device AS id, since_hour, sum(held_ns) AS held_ns, sum(busy_ns) AS busy_ns,
         sum(idle_ns) AS idle_ns, sum(energy_mj) AS energy_mj,
-        bool_or(busy_missing) AS busy_missing, bool_or(energy_missing) AS energy_missing
+        bool_or(busy_missing) AS busy_missing, bool_or(energy_missing) AS energy_missing,
+        NULL::HUGEINT AS contested_ns, NULL::HUGEINT AS switching_ns, true AS contest_missing
     FROM sums WHERE is_unattributed GROUP BY ALL
 )
 SELECT
@@ -162,7 +163,9 @@ cluster, coalesce(model, '') AS model, coalesce(profile, '') AS profile,
 starts_with(device, 'MIG-') AS is_instance, since_hour, sum(held_ns) AS held_ns,
 sum(free_ns) AS free_ns, sum(unknown_ns) AS unknown_ns,
 sum(busy_ns) AS busy_ns, bool_or(busy_missing) AS busy_missing, sum(idle_ns) AS idle_ns,
-sum(energy_mj) AS energy_mj, bool_or(energy_missing) AS energy_missing, sum(holdings) AS holdings
+sum(energy_mj) AS energy_mj, bool_or(energy_missing) AS energy_missing, sum(holdings) AS holdings,
+sum(contested_ns) AS contested_ns, sum(switching_ns) AS switching_ns,
+bool_or(contest_missing) AS contest_missing
 """
 _OF_CONTAINERS: Final = f"""
 SELECT false AS is_unattributed, {{keys}}, {_FIGURES}
@@ -249,7 +252,7 @@ def _query(by: GroupBy, devices: Sequence[int] | None) -> str:
 
 def _usage(key: GroupKey | None, row: Sequence[Any]) -> GroupedUsage:
     cluster, model, profile, is_instance, since_hour, held, free, unknown, *sums = row
-    busy, no_busy, idle, energy, no_energy, holdings = sums
+    busy, no_busy, idle, energy, no_energy, holdings, contested, switching, no_contest = sums
     price = PriceClass(model or "", profile or "", is_instance, cluster, since_hour * HOUR_NS)
     return GroupedUsage(
         key,
@@ -261,4 +264,6 @@ def _usage(key: GroupKey | None, row: Sequence[Any]) -> GroupedUsage:
         Tally(idle, no_busy),
         Tally(energy, no_energy),
         int(holdings),
+        Tally(contested, no_contest),
+        Tally(switching, no_contest),
     )

@@ -23,6 +23,12 @@ PLACE: Final = f"hash({_NAMES})"
 """SQL of the number of a device of a ledger."""
 _HASH: Final = f"hash({_NAMES}, namespace, pod, container, pod_uid)"
 
+CONTEST_MISSING: Final = "bool_or(busy_ns IS NOT NULL AND contested_ns + switching_ns IS NULL)"
+"""SQL of whether it is unknown for a part of the busy time how much of it is contested."""
+CONTEST: Final = f"""sum(contested_ns) AS contested_ns, sum(switching_ns) AS switching_ns,
+    {CONTEST_MISSING} AS contest_missing"""
+"""SQL of the sums for the error of the busy time."""
+
 # `price_device` is the device that stands for all that have the same price.
 _CLASSES: Final = """
 CREATE OR REPLACE TEMP TABLE classes AS
@@ -43,7 +49,8 @@ SELECT
     bit_or(CASE WHEN busy_ns IS NULL THEN 0 ELSE hour_bit END) AS hours_with_busy,
     bit_or(CASE WHEN energy_mj IS NULL THEN hour_bit ELSE 0 END) AS hours_without_energy,
     bit_or(CASE WHEN energy_mj IS NULL THEN 0 ELSE hour_bit END) AS hours_with_energy,
-    bit_or(CASE WHEN held_ns <> 0 THEN hour_bit ELSE 0 END) AS hours_held
+    bit_or(CASE WHEN held_ns <> 0 THEN hour_bit ELSE 0 END) AS hours_held,
+    {CONTEST}
 FROM (
     SELECT *, 1 << (hour_number % 24)::INTEGER AS hour_bit FROM {{rows}} WHERE row = 'usage'
 )
@@ -105,7 +112,8 @@ SELECT
     bool_or(CASE WHEN is_unattributed THEN hours_without_busy & (hours_held | coalesce(hours, 0))
         ELSE hours_without_busy END <> 0) AS busy_missing,
     bool_or(hours_without_energy <> 0) AS energy_missing,
-    coalesce(sum(holdings), 0) AS holdings
+    coalesce(sum(holdings), 0) AS holdings, sum(contested_ns) AS contested_ns,
+    sum(switching_ns) AS switching_ns, bool_or(contest_missing) AS contest_missing
 FROM usage_day AS one
 JOIN known USING (place)
 LEFT JOIN (FROM device_hours WHERE day = {day}) AS counted
@@ -121,7 +129,9 @@ SELECT
     device, is_unattributed, since_hour, namespace, pod, pod_uid,
     sum(held_ns) AS held_ns, sum(busy_ns) AS busy_ns, sum(idle_ns) AS idle_ns,
     sum(energy_mj) AS energy_mj, bool_or(busy_missing) AS busy_missing,
-    bool_or(energy_missing) AS energy_missing, sum(holdings) AS holdings
+    bool_or(energy_missing) AS energy_missing, sum(holdings) AS holdings,
+    sum(contested_ns) AS contested_ns, sum(switching_ns) AS switching_ns,
+    bool_or(contest_missing) AS contest_missing
 FROM sums GROUP BY ALL;
 TRUNCATE sums;
 INSERT INTO sums BY NAME SELECT * FROM merged;

@@ -23,6 +23,8 @@ from typing import Final, Literal
 from pipeline.archive.database import Database
 from pipeline.archive.report.ended_items import find_ended
 from pipeline.archive.report.namespace_sums import (
+    CONTEST,
+    CONTEST_MISSING,
     PLACE,
     add_day,
     add_places,
@@ -56,7 +58,8 @@ CREATE TABLE sums (
     ledger VARCHAR, namespace VARCHAR, pod VARCHAR, container VARCHAR, pod_uid VARCHAR,
     owner_kind VARCHAR, owner_name VARCHAR, labels VARCHAR, facts_serial BIGINT,
     held_ns HUGEINT, busy_ns HUGEINT, idle_ns HUGEINT, energy_mj HUGEINT,
-    busy_missing BOOLEAN, energy_missing BOOLEAN, holdings HUGEINT
+    busy_missing BOOLEAN, energy_missing BOOLEAN, holdings HUGEINT,
+    contested_ns HUGEINT, switching_ns HUGEINT, contest_missing BOOLEAN
 );
 CREATE TABLE ended_elsewhere (
     cluster VARCHAR, node VARCHAR, ledger VARCHAR, device VARCHAR,
@@ -139,7 +142,8 @@ SELECT
     bit_or(CASE WHEN busy_ns IS NULL THEN 0 ELSE hour_bit END) AS hours_with_busy,
     bit_or(CASE WHEN energy_mj IS NULL THEN hour_bit ELSE 0 END) AS hours_without_energy,
     bit_or(CASE WHEN energy_mj IS NULL THEN 0 ELSE hour_bit END) AS hours_with_energy,
-    bit_or(CASE WHEN held_ns <> 0 THEN hour_bit ELSE 0 END) AS hours_held
+    bit_or(CASE WHEN held_ns <> 0 THEN hour_bit ELSE 0 END) AS hours_held,
+    {CONTEST}
 FROM (SELECT *, 1 << (hour_number % 24)::INTEGER AS hour_bit FROM day_rows WHERE row = 'usage')
 GROUP BY ALL
 """  # noqa: S608
@@ -158,6 +162,8 @@ SELECT
         ELSE sum(busy_ns) END AS busy_ns,
     CASE WHEN sum(energy_mj) = 0 AND arg_max(energy_mj IS NULL, serial) THEN NULL
         ELSE sum(energy_mj) END AS energy_mj,
+    CASE WHEN NOT {CONTEST_MISSING} THEN coalesce(sum(contested_ns), 0) END AS contested_ns,
+    CASE WHEN NOT {CONTEST_MISSING} THEN coalesce(sum(switching_ns), 0) END AS switching_ns,
     'usage' AS row
 FROM {{rows}} WHERE row = 'usage' GROUP BY ALL
 """  # noqa: S608
@@ -197,7 +203,9 @@ SELECT
     bool_or(CASE WHEN is_unattributed
         THEN one.hours_without_busy & (one.hours_held | coalesce(counted.hours, 0)) <> 0
         ELSE one.hours_without_busy <> 0 END) AS busy_missing,
-    bool_or(one.hours_without_energy <> 0) AS energy_missing, 0 AS holdings
+    bool_or(one.hours_without_energy <> 0) AS energy_missing, 0 AS holdings,
+    sum(one.contested_ns) AS contested_ns, sum(one.switching_ns) AS switching_ns,
+    bool_or(one.contest_missing) AS contest_missing
 FROM container_day AS one
 JOIN devices USING (cluster, node, device)
 LEFT JOIN (FROM device_hours WHERE day = {day}) AS counted
@@ -211,7 +219,7 @@ _HOLDINGS: Final = f"""
 INSERT INTO sums BY NAME
 SELECT
     devices.id AS device, false AS is_unattributed, one.since_hour, {{names}}, 0 AS held_ns,
-    false AS busy_missing, false AS energy_missing, count(*) AS holdings
+    false AS busy_missing, false AS energy_missing, count(*) AS holdings, false AS contest_missing
 FROM {{ended}} AS ended
 JOIN (
     SELECT {_IDENTITY}, device, min(since_hour) AS since_hour FROM {{used}}

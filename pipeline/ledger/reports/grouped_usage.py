@@ -48,6 +48,8 @@ class GroupedUsage:
         idle_ns: held time minus busy time, of hours with a known busy time.
         energy_mj: energy in millijoules.
         holdings: number of holdings that overlap the span; None if it is unknown.
+        contested_ns: see `ContainerUsage`, for the known busy time.
+        switching_ns: the same.
     """
 
     key: GroupKey | None
@@ -59,3 +61,5 @@ class GroupedUsage:
     idle_ns: Tally[int] = _NO_AMOUNTS
     energy_mj: Tally[int] = _NO_AMOUNTS
     holdings: int | None = 0
+    contested_ns: Tally[int] = _NO_AMOUNTS
+    switching_ns: Tally[int] = _NO_AMOUNTS

@@ -11,6 +11,7 @@ from pipeline.ledger.reports.groups import GroupBy, GroupKey, Parts
 from pipeline.ledger.reports.sums import Sum, Tally
 from pipeline.ledger.reports.window_groups import grouped
 from pipeline.model.ledger_usage import DeviceTotal, UsageWindow
+from pipeline.model.split_error import split_error_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,10 @@ class Row:
         holdings: number of holdings that overlap the span of time; None if it is unknown.
         cost: cost with two decimal places; None if no part of it can be calculated.
         cost_partial: whether a part of the cost cannot be calculated and is missing.
+        contested_ns: see `ContainerUsage`, for the known part of `busy_ns`. 0 for all usage of
+            devices, which is not split; None if it is unknown for a part, and for usage of no known
+            container.
+        switching_ns: the same.
     """
 
     key: GroupKey | None
@@ -48,6 +53,13 @@ class Row:
     holdings: int | None
     cost: Decimal | None
     cost_partial: bool
+    contested_ns: int | None
+    switching_ns: int | None
+
+    @property
+    def busy_error_ns(self) -> int | None:
+        """By how much the known part of `busy_ns` may be wrong; None if unknown."""
+        return split_error_ns(self.contested_ns, self.switching_ns)
 
     @property
     def allocated(self) -> Fraction | None:
@@ -77,6 +89,9 @@ class Report:
 
     Grouped by device, node, cluster or model, a row contains all usage of its devices, including
     free and unknown time and unattributed usage.
+
+    The bound of the error of busy time, `busy_error_ns`, is not a sum. That of devices and of
+    `total` is 0, because only the split between containers is uncertain.
 
     Attributes:
         window: the time span and the devices.
@@ -155,11 +170,12 @@ def report_of_groups(
     rows = []
     for (key, _, amounts), each, exact in zip(groups, rounded, costs, strict=True):
         compared = None if key is None else amounts if by.is_of_devices else whole
-        rows.append(_row(key, amounts, compared, (each, exact.partial)))
+        of_devices = key is not None and by.is_of_devices
+        rows.append(_row(key, amounts, compared, (each, exact.partial), unsplit=of_devices))
     known = [each for each in rounded if each is not None]
     partial = any(each.partial or each.known is None for each in costs) and bool(known)
     total_cost = sum(known, Decimal(0)) if known else None
-    total = _row(None, whole, whole, (total_cost, partial))
+    total = _row(None, whole, whole, (total_cost, partial), unsplit=True)
     *of_groups, of_free, of_unknown, of_rest = rows
     return Report(window, by, prices, tuple(of_groups), of_free, of_unknown, of_rest, total)
 
@@ -178,6 +194,8 @@ class _Amounts:
         self.busy_ns: Tally[int] = Tally()
         self.idle_ns: Tally[int] = Tally()
         self.energy_mj: Tally[int] = Tally()
+        self.contested_ns: Tally[int] = Tally()
+        self.switching_ns: Tally[int] = Tally()
 
     def add(self, one: GroupedUsage) -> None:
         self.held_ns += one.held_ns
@@ -187,6 +205,8 @@ class _Amounts:
         self.busy_ns += one.busy_ns
         self.idle_ns += one.idle_ns
         self.energy_mj += one.energy_mj
+        self.contested_ns += one.contested_ns
+        self.switching_ns += one.switching_ns
 
     @property
     def known_holder_ns(self) -> int:
@@ -205,6 +225,8 @@ def _row(
     amounts: _Amounts,
     compared: _Amounts | None,
     cost: tuple[Decimal | None, bool],
+    *,
+    unsplit: bool,
 ) -> Row:
     """Return the row of a group.
 
@@ -213,12 +235,19 @@ def _row(
         amounts: the sums of the group.
         compared: the sums whose time the group's usage is a fraction of; None if there are none.
         cost: cost of the group, and whether a part of the cost is missing.
+        unsplit: whether the usage is all usage of devices.
     """
     known_holder_ns = 0 if compared is None else compared.known_holder_ns
     accounted_ns = 0 if compared is None else known_holder_ns + compared.unknown_ns
     # A device without counted time, such as a GPU with MIG instances, has only energy. Its busy
     # time is not 0.
     timeless = key is not None and amounts.busy_ns.is_empty
+    busy_ns: Sum[int] = Sum() if timeless else amounts.busy_ns.sum(0)
+    contest: tuple[int | None, int | None] = None, None
+    if busy_ns.known is not None and unsplit:
+        contest = 0, 0
+    elif busy_ns.known is not None and key is not None:
+        contest = _whole(amounts.contested_ns), _whole(amounts.switching_ns)
     return Row(
         key=key,
         held_ns=amounts.held_ns,
@@ -226,10 +255,17 @@ def _row(
         unknown_ns=amounts.unknown_ns,
         accounted_ns=accounted_ns,
         known_holder_ns=known_holder_ns,
-        busy_ns=Sum() if timeless else amounts.busy_ns.sum(0),
+        busy_ns=busy_ns,
         idle_ns=Sum() if timeless else amounts.idle_ns.sum(0),
         energy_mj=amounts.energy_mj.sum(0),
         holdings=amounts.holdings.sum(0).known,
         cost=cost[0],
         cost_partial=cost[1],
+        contested_ns=contest[0],
+        switching_ns=contest[1],
     )
+
+
+def _whole(amounts: Tally[int]) -> int | None:
+    """Return a sum; 0 of no amounts, None if one is unknown."""
+    return None if amounts.missing else amounts.known or 0

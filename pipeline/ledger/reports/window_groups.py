@@ -59,6 +59,8 @@ def grouped(window: UsageWindow, by: GroupBy) -> list[GroupedUsage]:
                 _tally(idle, partial=one.busy_partial) if timed else Tally(),
                 _tally(one.energy_mj, partial=one.energy_partial),
                 one.holdings,
+                Tally() if one.busy_ns is None else Tally.of(one.contested_ns),
+                Tally() if one.busy_ns is None else Tally.of(one.switching_ns),
             )
         )
     return found

@@ -9,6 +9,7 @@ from pipeline.ledger.queries import FIRST_FIGURES
 from pipeline.status_page.display_text import (
     UNKNOWN,
     amount,
+    busy_hours,
     device_name,
     gpu_name,
     hours,
@@ -240,7 +241,7 @@ def _idle(seconds: float) -> str:
 
 _BUSY: Final[_Columns] = {
     "Held": lambda usage: shown(usage.held_seconds, hours),
-    "Busy": lambda usage: shown(usage.busy_seconds, hours),
+    "Busy": lambda usage: shown(busy_hours(usage), str),
     "Idle": lambda usage: shown(usage.idle_seconds, _idle),
 }
 _ENERGY: Final[_Columns] = {"Energy": lambda usage: shown(usage.energy_joules, kilowatt_hours)}

@@ -51,7 +51,10 @@ _PARTS: Final[Mapping[str, tuple[str, Style]]] = {
 }
 """Character and style of each part of a bar."""
 
-_FIGURES: Final = ("Held", "Busy", "Idle", "Energy")
+_ERROR: Final = "±"
+"""Title of the column of how wrong busy times may be, because devices were shared."""
+
+_FIGURES: Final = ("Held", "Busy", _ERROR, "Idle", "Energy")
 
 
 def usage_lines(status: StatusDocument, width: int) -> list[Line]:
@@ -184,8 +187,16 @@ def _when(since: object, length: timedelta) -> str:
 def _table(
     title: str, rows: Sequence[tuple[str, AmountsStatus]], width: int, figures: Sequence[str]
 ) -> Iterator[Line]:
+    figures = [
+        each
+        for each in figures
+        if each != _ERROR or any(amounts.busy_error_seconds for _, amounts in rows)
+    ]
     columns = [Column(title, name=True, least=8)]
-    columns += [Column(each, rank=at + 1 if at > 1 else 0) for at, each in enumerate(figures)]
+    columns += [
+        Column(each, rank=len(_FIGURES) + 1 if each == _ERROR else at + 1 if at > 1 else 0)
+        for at, each in enumerate(figures)
+    ]
     cells = [
         [
             name,
@@ -212,6 +223,8 @@ def _figure(amounts: AmountsStatus, name: str) -> str:
     if name == "Energy":
         joules = amounts.energy_joules
         text = UNKNOWN if joules is None else kilowatt_hours(joules)
+    elif name == _ERROR:
+        text = hours(amounts.busy_error_seconds) if amounts.busy_error_seconds else ""
     else:
         value = seconds[name]
         never_idle = name == "Idle" and value is not None and value < 0

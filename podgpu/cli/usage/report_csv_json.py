@@ -13,7 +13,7 @@ import msgspec
 from pipeline.fields.xid_catalogue import XIDS
 from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import Prices, Report, Row
-from pipeline.model import PartialRef
+from pipeline.model import PartialRef, split_error_ns
 from pipeline.model.ledger_usage import DeviceTotal, UsageWindow
 from podgpu.cli.terminal_text import terminal_safe
 from podgpu.cli.usage.report_heading import gap_counts
@@ -39,6 +39,7 @@ _CSV_COLUMNS: Final = (
     "unknown_seconds",
     "allocated_ratio",
     "used_ratio",
+    "busy_error_seconds",
 )
 _PPM: Final = 1_000_000
 _JSON: Final = msgspec.json.Encoder(decimal_format="number")
@@ -136,6 +137,7 @@ def _figures(row: Row) -> dict[str, Any]:
     return {
         "held_seconds": _seconds(row.held_ns),
         "busy_seconds": _seconds(row.busy_ns.known),
+        "busy_error_seconds": _seconds(row.busy_error_ns),
         "idle_seconds": _seconds(row.idle_ns.known),
         "energy_joules": _joules(row.energy_mj.known),
         "holdings": row.holdings,
@@ -294,5 +296,6 @@ _HOLDING: Final[dict[str, Callable[[HoldingRecord], Any]]] = {
     "busy_peak_ratio": lambda one: _decimal(one.busy_peak_ppm, 6),
     "xids": lambda one: [_xid(code, count) for code, count in one.xids],
     "holder_kind": lambda one: one.container.subject.kind,
+    "busy_error_seconds": lambda one: _seconds(split_error_ns(one.contested_ns, one.switching_ns)),
 }
 """Keys of a holding in JSON, each with a function that returns its value."""

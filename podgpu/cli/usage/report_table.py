@@ -12,6 +12,7 @@ from typing import Final
 from pipeline.ledger.queries import HoldingRecord
 from pipeline.ledger.reports import Report, Row, Sum, device_names
 from pipeline.ledger.reports.groups import placed_device_names
+from pipeline.model import split_error_ns
 from pipeline.model.ledger_usage import UsageWindow
 from pipeline.status_page.display_text import holder_name
 from podgpu.cli.terminal_text import MARK, Column, laid_out, terminal_safe
@@ -89,6 +90,10 @@ def report_lines(
             shown(lambda row: times.text(row.unknown_ns), *no_unknown),
         ),
         (Column(f"BUSY {symbol}"), shown(lambda row: marked(row.busy_ns, times), free, unknown)),
+        (
+            Column(f"± {symbol}", rank=6),
+            shown(lambda row: _error(row, times), *report.without_container),
+        ),
         (Column(f"IDLE {symbol}"), lambda row: _idle(report, row, times)),
         (Column("ALLOC", rank=3), lambda row: percent(row.allocated)),
         (Column("USED", rank=4), _used),
@@ -103,6 +108,8 @@ def report_lines(
     ]
     if report.total.holdings is None:
         del cells[-1]
+    if not any(row.busy_error_ns for row in all_rows):
+        del cells[5]
     if report.prices.charges_time or report.prices.charges_energy:
         cells.append((Column(report.prices.currency or "COST"), _cost))
     rows = [[text(row) for _, text in cells] for row in all_rows]
@@ -143,6 +150,10 @@ def _idle(report: Report, row: Row, times: Scale) -> str:
     return marked(row.idle_ns, times)
 
 
+def _error(row: Row, times: Scale) -> str:
+    return "" if row.busy_error_ns is None else times.text(row.busy_error_ns)
+
+
 def _used(row: Row) -> str:
     return percent(row.used) + (MARK if row.used is not None and row.busy_ns.partial else "")
 
@@ -162,6 +173,8 @@ def _notes(report: Report, rows: Iterable[list[str]]) -> Iterator[str]:
         yield f"{MARK} incomplete: a part of this value is unknown"
     if "" in cells:
         yield "empty cell: unknown"
+    if any(row.busy_error_ns for row in report.rows):
+        yield "±: by how much BUSY may be wrong, because devices were shared"
     if any(cell.startswith(NONE) for cell in cells):
         yield (
             f"{NONE}: busy for longer than its share of the time. IDLE of {TOTAL} is HELD minus "
@@ -213,6 +226,8 @@ def holding_lines(
         for each in holdings
     ]
     cells = dict(_HOLDING)
+    if not any(map(_error_of_holding, holdings)):
+        del cells[_ERROR]
     cells[_START] = lambda one: local(one.start_ns, tz, "%Y-%m-%d %H:%M:%S")
     rows = [[text(each) for text in cells.values()] for each in shown]
     columns = list(cells)
@@ -223,6 +238,11 @@ def holding_lines(
 
 def _duration(one: HoldingRecord) -> str:
     return f"{span(one.counted_ns + one.gap_ns)}{_CONTINUES if one.end_ns is None else ''}"
+
+
+def _error_of_holding(one: HoldingRecord) -> str:
+    error = split_error_ns(one.contested_ns, one.switching_ns)
+    return span(error) if error else ""
 
 
 def _watt_hours(energy_mj: int | None) -> str:
@@ -249,6 +269,7 @@ _CONTINUES: Final = " so far"
 """Mark of the length of a holding that continues."""
 
 _START: Final = Column("START")
+_ERROR: Final = Column("±", rank=10)
 _HOLDING: Final[tuple[tuple[Column, Callable[[HoldingRecord], str]], ...]] = (
     (Column("CONTAINER", name=True, least=24), lambda one: holder_name(one.container.subject)),
     (Column("DEVICE", name=True, rank=6), lambda one: one.device),
@@ -256,6 +277,7 @@ _HOLDING: Final[tuple[tuple[Column, Callable[[HoldingRecord], str]], ...]] = (
     (Column("LENGTH"), _duration),
     (Column("HELD"), lambda one: span(one.held_ns)),
     (Column("BUSY"), lambda one: "" if one.busy_ns is None else span(one.busy_ns)),
+    (_ERROR, _error_of_holding),
     (Column("WH", rank=1), lambda one: _watt_hours(one.energy_mj)),
     (Column("PEAK GIB", rank=3), lambda one: _gib(one.memory_peak_bytes)),
     (Column("MEAN GIB", rank=5), lambda one: _gib(one.memory_mean_bytes)),

@@ -112,6 +112,7 @@ def amounts(
         allocated_ratio=None,
         used_ratio=None,
         busy_seconds=busy,
+        busy_error_seconds=0,
         idle_seconds=idle,
         energy_joules=None,
         holdings=0,

@@ -310,3 +310,32 @@ def test_unknown_busy_time_is_not_0() -> None:
     assert both.total.busy_ns == Sum(4 * HOUR, partial=True)
     instances = (usage_row("GPU-0", None, 0, None, 2), known)
     assert report_of(*instances).total.busy_ns == Sum(4 * HOUR)
+
+
+def test_the_error_of_busy_time_is_that_of_the_sum_and_devices_have_none() -> None:
+    """In hours: with 1800 hours of contested time, two standard errors are 0.632 hours."""
+    known, more = (
+        usage_row("GPU-0", identity("a"), 9, 9, 1, contest=(h, 0.1)) for h in (600, 1200)
+    )
+    old = usage_row("GPU-1", identity("b"), 9, 1, 1)
+    alone = usage_row("GPU-1", identity("c"), 9, 1, 1, contest=(0, 0))
+    idle = usage_row("GPU-1", identity("d"), 9, None, 1)
+    unattributed = usage_row("GPU-0", None, 0, 1, 1)
+    found = window([known, replace(more, device="GPU-1"), old, alone, idle, unattributed])
+
+    def errors(by: GroupBy) -> dict[str, float | None]:
+        report = build_report(found, by, Prices())
+        rows = {row.key.name: row.busy_error_ns for row in report.rows if row.key is not None}
+        rows |= {"unattributed": report.unattributed.busy_error_ns}
+        rows |= {"free": report.free.busy_error_ns, "total": report.total.busy_error_ns}
+        return {key: None if ns is None else round(ns / HOUR, 3) for key, ns in rows.items()}
+
+    nothing = {"unattributed": None, "free": None, "total": 0}
+    assert errors(GroupBy("pod")) == {
+        "ml/a": 0.832, "ml/b": None, "ml/c": 0, "ml/d": None, **nothing
+    }  # fmt: skip
+    assert errors(GroupBy("namespace")) == {"ml": None, **nothing}
+    assert set(errors(GroupBy("device")).values()) == {0, None}
+    assert None not in [
+        row.busy_error_ns for row in build_report(found, GroupBy("device"), Prices()).rows
+    ]

@@ -36,8 +36,10 @@ def usage_row(  # noqa: PLR0917 - as a row of a table
     busy: float | None,
     kwh: float | None,
     holdings: int = 1,
+    contest: tuple[float, float] | None = None,
 ) -> UsageRow:
-    """Return a row, from hours and kilowatt hours."""
+    """Return a row, from hours and kilowatt hours; `contest` is contested and switching hours."""
+    contested, switching = (None,) * 2 if contest is None else (round(h * HOUR) for h in contest)
     return UsageRow(
         device,
         container,
@@ -45,6 +47,8 @@ def usage_row(  # noqa: PLR0917 - as a row of a table
         None if busy is None else round(busy * HOUR),
         None if kwh is None else round(kwh * 3_600_000_000),
         holdings if container is not None else 0,
+        contested_ns=contested,
+        switching_ns=switching,
     )
 
 

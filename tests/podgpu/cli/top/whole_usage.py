@@ -14,7 +14,9 @@ from pipeline.status_page.usage_format import (
 )
 
 
-def _amounts(held: float, busy: float | None, energy: float | None) -> dict[str, Any]:
+def _amounts(
+    held: float, busy: float | None, energy: float | None, error: float | None = 0
+) -> dict[str, Any]:
     return {
         "held_seconds": held * 3600,
         "free_seconds": max(24 - held, 0) * 3600,
@@ -22,6 +24,7 @@ def _amounts(held: float, busy: float | None, energy: float | None) -> dict[str,
         "allocated_ratio": min(held / 24, 1.0),
         "used_ratio": None if busy is None else busy / 24,
         "busy_seconds": None if busy is None else busy * 3600,
+        "busy_error_seconds": None if error is None else error * 3600,
         "idle_seconds": None if busy is None else (held - busy) * 3600,
         "energy_joules": None if energy is None else energy * 3.6e6,
         "holdings": 1,
@@ -73,9 +76,9 @@ def whole_usage(now: datetime) -> UsageStatus:
                     namespace="chat", pod="assistant-0", uid="u", **_amounts(24, None, None)
                 ),
             ),
-            others=AmountsStatus(**_amounts(30, 11, 7.5)),
+            others=AmountsStatus(**_amounts(30, 11, 7.5, 0.3)),
             pods_left_out=14,
-            unattributed=AmountsStatus(**_amounts(0, 0.4, 0.1)),
+            unattributed=AmountsStatus(**_amounts(0, 0.4, 0.1, None)),
             total=AmountsStatus(**_amounts(16, 10, 40.0)),
             devices=(
                 DeviceAmountsStatus(

@@ -158,3 +158,26 @@ def test_a_wide_character_takes_two_columns() -> None:
     name = "\N{HANGUL SYLLABLE GAG}" * 30
     lines = laid_out([Column("A", name=True), Column("B")], [[name, "1"], ["y", "2"]], 40)
     assert {display_width(line) for line in lines} <= {40, 39}
+
+
+def test_the_error_of_busy_time_has_a_column_where_devices_were_shared() -> None:
+    """It is the first column that is omitted, and missing without a shared device."""
+    rows = [
+        usage_row("GPU-0", identity("a"), 12, 6, 1, contest=(600, 0.1)),
+        usage_row("GPU-0", identity("b"), 12, 6, 1, contest=(0, 0)),
+        usage_row("GPU-1", identity("c"), 12, 6, 1),
+        usage_row("GPU-1", None, 12, 1, 1),
+    ]
+    by = GroupBy("pod")
+    shared = build_report(window(rows), by, Prices())
+    shown = [line.split() for line in report_lines(shared, 0)]
+    place = next(at for at, line in enumerate(shown) if line[:1] == ["POD"])
+    headings = " ".join(shown[place])
+    assert "BUSY H ± H IDLE H" in headings
+    # The bound of 600 contested hours is 0.365 h; that of old usage is unknown.
+    assert [line[5] for line in shown[place + 1 : place + 3]] == ["0.5", "0.0"]
+    narrow = " ".join(report_lines(shared, 88))
+    assert "± H" not in narrow
+    assert "HOLDINGS" in narrow
+    alone = build_report(window(rows[1:]), by, Prices())
+    assert not any("±" in line for line in report_lines(alone, 0))

@@ -87,7 +87,11 @@ def test_each_group_has_its_held_time(
 ) -> None:
     code, out, _ = run(capsys, *locations[source], *SPAN, "--by", by)
     table = out.split("\n\n", 1)[1].splitlines()[1:]
-    rows = {line[: line.index("  ")]: line.split("  ", 1)[1].split()[0] for line in table}
+    rows = {
+        line[: line.index("  ")]: line.split("  ", 1)[1].split()[0]
+        for line in table
+        if "  " in line
+    }
     groups = {name: float(held) for name, held in rows.items() if name in expected}
     assert (code, groups) == (0, expected)
     assert float(rows["(total)"]) == sum(expected.values()), "no other group has held time"
