@@ -33,8 +33,9 @@ def gpus_of(
 ) -> tuple[RawDeviceId, ...]:
     """Return the GPUs that a container was started with, each id once.
 
-    A container that may only read the state of GPUs (capability `utility`) holds none. So does a
-    privileged container by the device nodes: it has those of the whole host.
+    A container that only reads the state of GPUs (capability `utility`) holds none. For CDI names
+    and device nodes, its variable says so. A privileged container holds none by the device nodes:
+    it has those of the whole host.
 
     Args:
         host: `HostConfig` of the container.
@@ -44,12 +45,13 @@ def gpus_of(
     found: dict[RawDeviceId, None] = {}
     for request in _objects(host.get("DeviceRequests")):
         found.update(dict.fromkeys(_requested(request)))
-    if host.get("Privileged") is not True:
+    env = _variables(config)
+    if host.get("Privileged") is not True and not _only_reads(env):
         paths = [_text(each.get("PathOnHost")) for each in _objects(host.get("Devices"))]
         found.update(dict.fromkeys(_named(nodes=[path for path in paths if "=" not in path])))
         found.update(dict.fromkeys(_named(cdi=[path for path in paths if "=" in path])))
-    if "nvidia" in PurePath(runtime).name:
-        found.update(dict.fromkeys(_by_variable(config)))
+    if "nvidia" in PurePath(runtime).name and not _only_reads(env):
+        found.update(dict.fromkeys(_named(visible=env.get(ENV, ""))))
     return (ALL,) if ALL in found else tuple(found)[:MAX_DEVICES]
 
 
@@ -76,12 +78,14 @@ def _requested(request: Mapping[str, object]) -> Iterator[RawDeviceId]:
         yield from (RawDeviceId("visible", str(index)) for index in range(min(count, MAX_DEVICES)))
 
 
-def _by_variable(config: Mapping[str, object]) -> Iterator[RawDeviceId]:
+def _variables(config: Mapping[str, object]) -> Mapping[str, str]:
     pairs = (_text(each).partition("=") for each in _list(config.get("Env")))
-    env = {name: value for name, _, value in pairs if name in {ENV, _CAPABILITIES_ENV}}
+    return {name: value for name, _, value in pairs if name in {ENV, _CAPABILITIES_ENV}}
+
+
+def _only_reads(env: Mapping[str, str]) -> bool:
     capabilities = {each.strip() for each in env.get(_CAPABILITIES_ENV, "").split(",")} - {""}
-    if not _is_monitoring(frozenset(capabilities)):
-        yield from _named(visible=env.get(ENV, ""))
+    return _is_monitoring(frozenset(capabilities))
 
 
 def _is_monitoring(capabilities: frozenset[str]) -> bool:

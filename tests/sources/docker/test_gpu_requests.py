@@ -111,6 +111,14 @@ def test_the_variable_counts_with_nvidia_s_runtime(
     assert gpus_of({}, {"Env": env}, "runc") == ()
 
 
+@pytest.mark.parametrize("device", ["nvidia.com/gpu=all", "nvidia.com/gpu=1", "/dev/nvidia0"])
+def test_a_container_that_only_reads_gpus_holds_none(device: str) -> None:
+    """podgpu's own image has this variable; CDI names and nodes have no capability."""
+    env = {"Env": ["NVIDIA_DRIVER_CAPABILITIES=utility"]}
+    assert gpus_of(nodes(device), env, "runc") == ()
+    assert gpus_of(nodes(device), {"Env": ["NVIDIA_DRIVER_CAPABILITIES=all"]}, "runc") != ()
+
+
 def test_the_number_of_devices_is_limited() -> None:
     many = [str(number) for number in range(MAX_DEVICES + 50)]
     assert len(gpus_of(requested(DeviceIDs=many, Capabilities=GPU), {}, "runc")) == MAX_DEVICES
