@@ -41,3 +41,31 @@ def test_t4_a_0_followed_by_unknown_usage_becomes_unknown(
     assert (found.busy_ns, found.energy_mj) == expected
     (total,) = window.totals
     assert total.busy_ns == 300 + known
+
+
+@pytest.mark.parametrize("hours", [1, 2])
+@pytest.mark.parametrize(
+    ("contested", "expected"), [((0, 3, 8), (8, 16)), ((0, 3, None), (None, None))]
+)
+def test_the_error_of_busy_time_is_unknown_if_it_is_for_a_part(
+    tmp_path: Path,
+    contested: tuple[int | None, ...],
+    expected: tuple[int | None, int | None],
+    hours: int,
+) -> None:
+    """In the same hour, or in another one."""
+    ledger, snapshot_of = OpenLedger(tmp_path / "ledger.db"), Snapshots()
+    with closing(ledger):
+        for step, amount in enumerate(contested):
+            until = moved(START, 5 * step + 3600 * (hours - 1) * step)
+            one = used(
+                "a",
+                held=5 * NS * step,
+                busy=10 * step,
+                contested=amount,
+                switching=None if amount is None else 2 * amount,
+            )
+            ledger.accumulator.add_snapshot(snapshot_of(account(GPU, one, until=until)))
+        ledger.commit()
+        (found,) = [each for each in ledger.window().usage if each.container is not None]
+    assert (found.busy_ns, found.contested_ns, found.switching_ns) == (20, *expected)
