@@ -28,8 +28,12 @@ _CONTAINER: Final = re.compile(
 _PODLESS: Final = re.compile(rf"(docker|libpod)-({_HEX}{{64}})(?:\.scope)?")
 _DOCKER_PARENT: Final = "docker"
 """The cgroup above those of Docker's containers on a machine without systemd."""
-_SLURM: Final = re.compile(r"slurm.*|(?:.+_)?slurmstepd\.scope")
+_SLURM: Final = re.compile(r"slurm(?:_.+)?|(?:.+_)?slurmstepd\.scope")
 _JOB: Final = re.compile(r"job_([0-9]{1,10})")
+_OF_A_USER: Final = re.compile(r"user@[0-9]+\.service")
+"""Below this cgroup of systemd, a user makes cgroups with any name, and moves processes there."""
+_DELEGATED: Final = (".service", ".scope")
+"""Ends of names of cgroups below which a service, a session or a container may make cgroups."""
 _DELETED: Final = " (deleted)"
 """The kernel appends this to the path of a cgroup that was removed while its process runs."""
 
@@ -44,6 +48,9 @@ def container_of(text: str) -> PartialRef | None:
     cgroup belongs to that container. If podgpu has its own cgroup namespace, only the container id
     is known of another container of podgpu's pod.
 
+    A name of a cgroup counts only where no user can make one. Below the service manager of a user,
+    nothing is a pod or a job. A container, a service or a session has no jobs in it.
+
     Args:
         text: content of `/proc/PID/cgroup`: lines of `id:controllers:path`.
 
@@ -54,7 +61,12 @@ def container_of(text: str) -> PartialRef | None:
     """
     # Most hybrid machines have the same path on each line; some have it on those of version 1 only.
     found = map(_owner, _paths(text))
-    return max(found, key=lambda ref: (bool(ref.uid), bool(ref.container_id)), default=None)
+    return max(found, key=_certainty, default=None)
+
+
+def _certainty(ref: PartialRef) -> tuple[bool, bool, bool]:
+    """Return how much is known. A job's container may be on lines of some controllers only."""
+    return ref.kind == "job", bool(ref.uid), bool(ref.container_id)
 
 
 def is_root(text: str) -> bool:
@@ -88,6 +100,8 @@ def _names(path: str) -> list[str]:
 
 def _owner(path: str) -> PartialRef:
     names = _names(path)
+    if any(map(_OF_A_USER.fullmatch, names)):
+        return _podless_container(names) or NO_CONTAINER
     for place, name in enumerate(names):
         if pod := _POD.fullmatch(name):
             return PartialRef(
@@ -105,7 +119,10 @@ def _job(names: list[str]) -> PartialRef | None:
     for name in names:
         if of_slurm and (found := _JOB.fullmatch(name)):
             return PartialRef(container_id=job_container_id(found[1]))
-        of_slurm = of_slurm or _SLURM.fullmatch(name) is not None
+        is_slurm = _SLURM.fullmatch(name) is not None
+        if not is_slurm and (name.endswith(_DELEGATED) or _CONTAINER.fullmatch(name)):
+            return None
+        of_slurm = of_slurm or is_slurm
     return None
 
 

@@ -9,7 +9,7 @@ from sources.slurm import job_cgroups
 from sources.slurm.job_cgroups import JobCgroups
 from sources.slurm.job_record import setting
 from sources.slurm.options import Options
-from sources.slurm.scontrol import Scontrol, ScontrolError
+from sources.slurm.slurm_commands import SlurmCommands, SlurmError
 
 _CGROUPS: Final = Check("slurm.cgroups", BOTH)
 _SCONTROL: Final = Check("slurm.scontrol", FAILS)
@@ -30,8 +30,8 @@ async def examine(options: Options, _ctx: DoctorContext) -> list[Finding]:
     else:
         findings.append(_cgroups(place, found))
     try:
-        config = await Scontrol(float(options.timeout)).config()
-    except ScontrolError as error:
+        config = await SlurmCommands(float(options.timeout)).config()
+    except SlurmError as error:
         fix = (
             "install Slurm's client and munge, let podgpu's PATH contain scontrol, and check that "
             "slurmctld runs"

@@ -30,7 +30,8 @@ class JobCgroups:
     Attributes:
         version: version of the cgroups, 1 or 2.
         found: whether Slurm has cgroups on this node.
-        node: the node's name in Slurm; empty if the cgroups do not have it.
+        nodes: names in Slurm of this node, and of others of this host; those with jobs if there are
+            any. Empty if the cgroups have no names.
         jobs: by the id of a job, the inode of its cgroup. A job that is requeued gets a new one.
         empty: the jobs whose cgroups contain no process. A job is empty when it starts, and forever
             if slurmstepd was killed before it removed the cgroup.
@@ -38,7 +39,7 @@ class JobCgroups:
 
     version: int
     found: bool
-    node: str = ""
+    nodes: tuple[str, ...] = ()
     jobs: dict[str, int] = field(default_factory=dict)
     empty: frozenset[str] = frozenset()
 
@@ -72,11 +73,12 @@ def read(root: Path, node: str = "") -> JobCgroups:
         above, pattern, below = root / _HIERARCHY, _V1_NODE, "uid_*/job_*"
     else:
         above, pattern, below = root / "system.slice", _V2_NODE, "job_*"
-    found, name, jobs, empty = False, "", dict[str, int](), set[str]()
+    found, jobs, empty = False, dict[str, int](), set[str]()
+    names, with_jobs = set[str](), set[str]()
     for folder, of_node in _nodes(above, pattern):
         if node and of_node and of_node != node:
             continue
-        found, name = True, of_node or name
+        found, before = True, len(jobs)
         for group in folder.glob(below):
             if matched := _JOB.fullmatch(group.name):
                 inode = _inode(group)
@@ -84,9 +86,13 @@ def read(root: Path, node: str = "") -> JobCgroups:
                     jobs[matched[1]] = inode
                     if not _has_process(group):
                         empty.add(matched[1])
+        names.add(of_node)
+        if len(jobs) > before:
+            with_jobs.add(of_node)
         if len(jobs) > MAX_JOBS:
             raise OSError(f"{folder}: has more than {MAX_JOBS} jobs")
-    return JobCgroups(version, found, name, jobs, frozenset(empty))
+    nodes = tuple(sorted((with_jobs or names) - {""}))
+    return JobCgroups(version, found, nodes, jobs, frozenset(empty))
 
 
 def _version(root: Path) -> int:

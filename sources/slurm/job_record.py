@@ -1,7 +1,10 @@
 """Reads the answers of scontrol: jobs, nodes and the configuration.
 
 A user chooses the name, comment and paths of a job, and can write text into them that looks like
-another key. So a key counts only if it occurs once.
+other keys, or like another job. scontrol writes the name before all keys that are read here, and
+the other texts of the user after them, from the key Command on. So only what is between them
+counts. Where the name ends is certain if no text looks like the key after it, or if the name is
+known.
 """
 
 import re
@@ -14,17 +17,25 @@ MAX_GPU: Final = 1024
 """Slurm's numbers of GPUs are below this limit."""
 
 _PARTS: Final = {
-    "name": r" JobName=(.*?) UserId=",
-    "user": r" UserId=([^ ()]+)\([0-9]+\) ",
-    "account": r" Account=([^ ]+) QOS=",
-    "partition": r" Partition=([^ ]+) AllocNode",
-    "started": r" StartTime=([0-9T:-]+) EndTime=",
+    "user": re.compile(r" UserId=(.*?)\([0-9]+\) GroupId="),
+    # Slurm writes accounts in lower case, so none looks like a key.
+    "account": re.compile(r" Account=(.*?) QOS="),
+    "state": re.compile(r" JobState=([A-Z_]+) "),
+    "partition": re.compile(r" Partition=([^ ]+) AllocNode"),
+    "started": re.compile(r" StartTime=([0-9T:-]+) EndTime="),
 }
 _RECORD: Final = re.compile(r"^JobId=", re.MULTILINE)
+_USER: Final = " UserId="
+_AFTER_NAME: Final = re.compile(f"(?={_USER})")
+_AFTER_HET_NAME: Final = re.compile(f" HetJobIdSet=[0-9,-]+(?={_USER})")
+"""What follows the name, also of a part of a heterogeneous job."""
+_TEXTS: Final = " Command="
+"""The first key whose value the user chooses, after the name."""
 _ALLOCATION: Final = re.compile(r" Nodes=([^ ]+) CPU_IDs=[^ ]* Mem=[^ ]* GRES=([^ ]*)")
 _GRES: Final = re.compile(r"([a-z]+)(?::[^:(),]+)?:([0-9]+)(?:[KMGTP])?\(IDX:([0-9,-]+)\)")
 _KINDS: Final = frozenset({"gpu", "shard", "mps"})
 _EMPTY: Final = frozenset({"(null)", "N/A", "Unknown", "None"})
+_WAITING: Final = "PENDING"
 _MAX_TEXT: Final = 256
 
 
@@ -49,9 +60,8 @@ class JobRecord:
 
     Attributes:
         shares: what it was allocated on this node.
-        unread: allocations of GPUs on this node whose form podgpu does not know.
-        started_s: when it started, in Unix seconds.
-        ambiguous: keys that occur more than once: a text of the user looks like a key.
+        unread: allocations of GPUs that podgpu cannot read, or that are on no node of this name.
+        started_s: when it started, in Unix seconds; None if it waits, also to run again.
     """
 
     user: str = ""
@@ -60,44 +70,66 @@ class JobRecord:
     name: str = ""
     started_s: int | None = None
     shares: tuple[Share, ...] = ()
-    ambiguous: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
 
 
-def job_record(text: str, job: str, node: str) -> JobRecord:
+def is_certain(text: str) -> bool:
+    """Return whether an answer has one job, and no text that looks like the key after its name."""
+    return len(_RECORD.findall(text)) == 1 and text.count(_USER) == 1
+
+
+def place(text: str, job: str) -> str:
+    """Return the place of a job, such as `4_7`; empty if it is missing.
+
+    Args:
+        text: the answer to `squeue --format "%A %i"`, which has no text of a user.
+        job: its id.
+    """
+    found = re.search(rf"^{job} ([0-9_+]+)$", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def job_record(text: str, job: str, node: str, name: str | None = None) -> JobRecord | None:
     """Read the answer to `scontrol --oneliner --details show job ID`, in UTC.
 
     Args:
-        text: the answer. For the first task of an array, it has all tasks.
+        text: the answer, about one job; `is_certain` unless its name is known.
         job: id of the job.
         node: Slurm's name of this node.
+        name: the name of the job, if it is known.
+
+    Returns:
+        None if the answer is not about the job.
     """
-    of_job = [record for record in _RECORD.split(text)[1:] if record.startswith(f"{job} ")]
-    if len(of_job) != 1:
-        return JobRecord(ambiguous=("JobId",) if of_job else ())
-    line = f"{' '.join(of_job[0].splitlines())} "
-    found: dict[str, str] = {}
-    ambiguous: list[str] = []
-    for key, pattern in _PARTS.items():
-        values = re.findall(pattern, line)
-        if len(values) > 1:
-            ambiguous.append(key)
-        elif values and values[0] not in _EMPTY:
-            found[key] = values[0][:_MAX_TEXT]
-    if "user" in ambiguous:  # where the name ends is unknown too
-        found.pop("name", None)
-    here = [gres for nodes, gres in _ALLOCATION.findall(line) if _contains(nodes, node)]
-    if len(here) > 1:
-        ambiguous.append("GRES")
-    shares, unread = _shares(here[0]) if len(here) == 1 else ((), ())
+    start = re.search(rf"^JobId={job} ", text, re.MULTILINE)
+    first, key, rest = text[start.end() - 1 :].partition(" JobName=") if start else ("", "", "")
+    if not key or not rest.startswith(name or ""):
+        return None
+    after = _AFTER_HET_NAME if " HetJobId=" in first else _AFTER_NAME
+    end = after.search(rest) if name is None else after.match(rest, len(name))
+    if end is None:
+        return None
+    name = rest[: end.start()]
+    # Texts of the user follow, and what may look like another job.
+    line = rest[end.end() :].partition(_TEXTS)[0].partition("\n")[0] + " "
+    values = {key: found[1] for key, one in _PARTS.items() if (found := one.search(line))}
+    known = {key: text[:_MAX_TEXT] for key, text in values.items() if text not in _EMPTY}
+    allocated = _ALLOCATION.findall(line)
+    here = [gres for nodes, gres in allocated if contains(nodes, node)]
+    shares, unread = _shares(",".join(here))
+    if allocated and not here:
+        # It runs here, so Slurm calls this node otherwise.
+        unread = tuple(
+            f"{nodes}:{gres}"[:_MAX_TEXT] for nodes, gres in allocated if any(_shares(gres))
+        )
+    waits = values.get("state") == _WAITING
     return JobRecord(
-        found.get("user", ""),
-        found.get("account", ""),
-        found.get("partition", ""),
-        found.get("name", ""),
-        _seconds(found.get("started", "")),
+        known.get("user", ""),
+        known.get("account", ""),
+        known.get("partition", ""),
+        "" if name in _EMPTY else name[:_MAX_TEXT],
+        None if waits else _seconds(known.get("started", "")),
         shares,
-        tuple(ambiguous),
         unread,
     )
 
@@ -154,23 +186,29 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
-def _contains(nodes: str, node: str) -> bool:
-    """Whether a list of nodes such as `login,gpu[01-03,7]` contains a node."""
-    for part in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", nodes):
-        prefix, _, ranges = part.rstrip("]").partition("[")
-        if not ranges:
-            if prefix == node:
-                return True
+def contains(nodes: str, node: str) -> bool:
+    """Return whether a list of nodes such as `login,gpu[01-03,7]-ib` contains a node."""
+    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", nodes):
+        # Text and numbers in turn.
+        pieces = re.split(r"\[([^\]]*)\]", part)
+        pattern = "([0-9]+)".join(map(re.escape, pieces[::2]))
+        found = re.fullmatch(pattern, node)
+        if found and all(map(_in_ranges, found.groups(), pieces[1::2])):
+            return True
+    return False
+
+
+def _in_ranges(number: str, ranges: str) -> bool:
+    for one in ranges.split(","):
+        first, _, last = one.partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal():
             continue
-        number = node.removeprefix(prefix)
-        if number == node or not number.isdecimal():
+        # `[8-10]` has 8, 9 and 10; `[08-10]` has 08.
+        width = len(first) if first.startswith("0") else 1
+        if len(number) < width or (number.startswith("0") and len(number) != width):
             continue
-        for one in ranges.split(","):
-            first, _, last = one.partition("-")
-            if not first.isdecimal() or not (last or first).isdecimal():
-                continue
-            if len(number) == len(first) and int(first) <= int(number) <= int(last or first):
-                return True
+        if int(first) <= int(number) <= int(last or first):
+            return True
     return False
 
 

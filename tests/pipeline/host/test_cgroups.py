@@ -118,6 +118,9 @@ PARTIAL = {
 }
 
 
+OF_USER = "/user.slice/user-1000.slice/user@1000.service/user.slice"
+"""The cgroups of a user's own services and containers: the user makes them, with any name."""
+
 DOCKER = PartialRef(uid=f"docker://{ID}", container_id=ID)
 PODMAN = PartialRef(uid=f"podman://{ID}", container_id=ID)
 JOB = PartialRef(container_id="slurm://1234")
@@ -150,6 +153,11 @@ WITHOUT_PODS = {
         "9:freezer:/slurm/uid_1000/job_1234/step_0\n4:pids:/system.slice/slurmd.service\n0::/\n",
         JOB,
     ),
+    "podman of a user in a job, version 1": (
+        f"9:freezer:/slurm/uid_1000/job_1234/step_0\n1:name=systemd:{OF_USER}/libpod-{ID}.scope\n",
+        JOB,
+    ),
+    "a job of Slurm in a container": (f"4:memory:/docker/{ID}/slurm/uid_0/job_1234", DOCKER),
     "podman in a job": (
         f"0::/system.slice/slurmstepd.scope/job_1234/step_0/user/libpod-{ID}.scope",
         JOB,
@@ -160,6 +168,30 @@ WITHOUT_PODS = {
 @pytest.mark.parametrize(("text", "expected"), WITHOUT_PODS.values(), ids=WITHOUT_PODS.keys())
 def test_containers_without_pods_and_jobs_are_read(text: str, expected: PartialRef) -> None:
     assert cgroups.container_of(text) == expected
+
+
+NOT_A_JOB = {
+    "of a user": f"0::{OF_USER}/slurmstepd.scope/job_1234",
+    "of a user, version 1": f"1:name=systemd:{OF_USER}/slurm/uid_0/job_1234\n0::/\n",
+    "of a user, seen from a namespace": f"0::/../..{OF_USER}/slurm/uid_0/job_1234",
+    "of a service": "0::/system.slice/web.service/slurm/uid_0/job_1234",
+    "of a session": "0::/user.slice/user-1000.slice/session-3.scope/slurm/job_1234",
+    "of a folder with another name": "0::/slurmy/uid_0/job_1234",
+}
+
+
+@pytest.mark.parametrize("text", NOT_A_JOB.values(), ids=NOT_A_JOB)
+def test_a_cgroup_that_a_user_may_make_is_no_job(text: str) -> None:
+    assert cgroups.container_of(text) == PartialRef()
+
+
+@pytest.mark.parametrize("text", BOTH.values(), ids=BOTH)
+def test_a_cgroup_that_a_user_made_is_no_pod(text: str) -> None:
+    """It may be a container of a daemon of the user."""
+    names = text.splitlines()[0].split(":", 2)[2]
+    found = cgroups.container_of(f"0::{OF_USER}{names}")
+    assert found is not None
+    assert found == PartialRef() or found.kind == "container"
 
 
 @pytest.mark.parametrize("text", BOTH.values(), ids=BOTH.keys())

@@ -11,14 +11,14 @@ JOB = (
     "TimeLimit=UNLIMITED TimeMin=N/A SubmitTime=2026-11-30T20:45:10 "
     "EligibleTime=2026-11-30T20:45:11 AccrueTime=2026-11-30T20:45:11 StartTime={started} "
     "EndTime=Unknown Deadline=N/A SuspendTime=None SecsPreSuspend=0 "
-    "LastSchedEval=2026-11-30T20:45:11 Scheduler=Main Partition=batch "
+    "LastSchedEval=2026-11-30T20:45:11 Scheduler=Main Partition={partition} "
     "AllocNode:Sid=localhost:19667 ReqNodeList=(null) ExcNodeList=(null) NodeList=node1 "
     "BatchHost=node1 NumNodes=1 NumCPUs=1 "
     "NumTasks=1 CPUs/Task=1 ReqB:S:C:T=0:0:*:* TRES=cpu=1,node=1,billing=1 Socks/Node=* "
     "NtasksPerN:B:S:C=0:0:*:* CoreSpec=* JOB_GRES={wanted}   {allocated} MinCPUsNode=1 "
     "MinMemoryNode=0 MinTmpDiskNode=0 Features=(null) DelayBoot=00:00:00 OverSubscribe=YES "
-    "Contiguous=0 Licenses=(null) Network=(null) Command={command} WorkDir=/tmp StdErr=/dev/null "
-    "StdIn=/dev/null StdOut=/dev/null Power= TresPerNode=gres:{wanted} \n"
+    "Contiguous=0 Licenses=(null) Network=(null) Command={command} WorkDir=/tmp {comment}"
+    "StdErr=/dev/null StdIn=/dev/null StdOut=/dev/null Power= TresPerNode=gres:{wanted} \n"
 )
 STARTED = 1796071511
 """The start of the recorded jobs in Unix seconds: 2026-11-30T20:45:11."""
@@ -35,6 +35,8 @@ def job(
     state: str = "RUNNING",
     started: str = "2026-11-30T20:45:11",
     command: str = "(null)",
+    comment: str = "",
+    partition: str = "batch",
     allocated: str | None = None,
 ) -> str:
     """Return the answer to `scontrol --oneliner --details show job`."""
@@ -47,6 +49,8 @@ def job(
         started=started,
         wanted="gpu:1",
         command=command,
+        comment=f"Comment={comment} " if comment else "",
+        partition=partition,
         allocated=f"Nodes={nodes} CPU_IDs=3 Mem=0 GRES={gres}" if allocated is None else allocated,
     )
 
@@ -103,17 +107,21 @@ def end(group: Path) -> None:
     group.rmdir()
 
 
-SCONTROL = """\
+PROGRAM = """\
 #!/bin/sh
-# Answers as scontrol does, from the files of a folder; `sleep` makes it hang.
+# Answers as scontrol and squeue do, from the files of a folder; `sleep` makes it hang.
 echo "$* $TZ" >> {folder}/calls
-[ -e {folder}/sleep ] && exec sleep 60
+echo $$ >> {folder}/pids
+[ -e {folder}/sleep ] && sleep 60
 for word; do last=$word; done
 case "$*" in
     *"show config"*) answer=config ;;
     *"show node"*) answer=node ;;
+    *"%A %i"*) answer=places ;;
+    *"%j"*) answer=name.$3 ;;
     *) answer=job.$last ;;
 esac
+[ -e {folder}/sleep.$answer ] && sleep 60
 if [ -e {folder}/down ]; then
     echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
     exit 1
@@ -127,11 +135,12 @@ fi
 
 
 def scontrol(folder: Path) -> Path:
-    """Write a program scontrol and its answers, and return the folder for the search path."""
-    program = folder / "bin" / "scontrol"
-    program.parent.mkdir(parents=True, exist_ok=True)
-    program.write_text(SCONTROL.format(folder=folder))
-    program.chmod(0o755)
+    """Write scontrol, squeue and their answers, and return the folder for the search path."""
+    programs = folder / "bin"
+    programs.mkdir(parents=True, exist_ok=True)
+    for name in ("scontrol", "squeue"):
+        (programs / name).write_text(PROGRAM.format(folder=folder))
+        (programs / name).chmod(0o755)
     (folder / "config").write_text(CONFIG)
     (folder / "node").write_text(NODE_ANSWER)
-    return program.parent
+    return programs

@@ -1,6 +1,9 @@
 """Events of the source `slurm`, with a program scontrol and folders instead of cgroups."""
 
+import asyncio
+import contextlib
 import logging
+import os
 from pathlib import Path
 
 import msgspec
@@ -18,6 +21,7 @@ from pipeline.model import (
     SourceLost,
 )
 from sources.slurm.options import Options
+from sources.slurm.slurm_commands import MAX_OUTPUT
 from sources.slurm.source import SlurmSource
 from tests.sources.slurm import recorded
 from tests.sources.slurm.recorded import STARTED, end, start
@@ -206,15 +210,121 @@ async def test_a_job_that_slurm_has_forgotten_is_not_reported(node: Node) -> Non
         assert not any(isinstance(event, SourceLost) for event in ctx.events)
 
 
-async def test_a_job_whose_texts_are_ambiguous_has_no_user(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
-    node.start("7", name="x UserId=root(0) GroupId=root(0)")
+LIE = "x UserId=root(0) GroupId=root(0) MCS_label=N/A Account=gold QOS=(null) Command="
+
+
+async def test_a_name_that_looks_like_other_keys_is_asked_by_itself(node: Node) -> None:
+    group = node.start("7", name=LIE)
+    (node.answers / "places").write_text("7 7\n")
+    (node.answers / "name.7").write_text(f"{LIE}\n")
     async with running(node.source(), FakeSourceContext()) as ctx:
         (job,) = (await jobs_after(ctx, "7")).containers
+        end(group)
     assert job.info is not None
-    assert job.info.owner_name == ""
-    assert "job 7: its name or another text of its user looks like the keys user" in caplog.text
+    labels = dict(job.info.labels)
+    assert (labels["user"], labels["account"], labels["job_name"]) == ("anna", "chem", LIE)
+
+
+TASKS = {
+    "a few tasks": recorded.job("5") + recorded.job("4"),
+    "too many tasks": "x" * (MAX_OUTPUT + 1),
+}
+
+
+@pytest.mark.parametrize("answer", TASKS.values(), ids=TASKS)
+async def test_the_first_task_of_an_array_is_asked_by_its_place(node: Node, answer: str) -> None:
+    """Its id is that of the array, for which scontrol shows all tasks."""
+    node.start("4")
+    (node.answers / "job.4").write_text(answer)
+    (node.answers / "places").write_text("4 4_1\n5 4_0\n")
+    (node.answers / "name.4_1").write_text("arr\n")
+    (node.answers / "job.4_1").write_text(recorded.job("4", "gpu:1(IDX:3)"))
+    async with running(node.source(), FakeSourceContext()) as ctx:
+        (job,) = (await jobs_after(ctx, "4")).containers
+    assert [claim.devices for claim in job.claims] == [(RawDeviceId("index", "3"),)]
+
+
+async def test_a_job_that_cannot_be_read_with_certainty_is_not_forgotten(node: Node) -> None:
+    """Then its GPUs would look free. The other jobs are reported."""
+    node.start("7", name=LIE)
+    node.start("8")
+    (node.answers / "places").write_text("7 7\n")
+    (node.answers / "name.7").write_text("another name\n")
+    async with running(node.source(), FakeSourceContext()) as ctx:
+        await jobs_after(ctx, "8")
+        (lost,) = (await ctx.wait_for(SourceLost))[:1]
+    assert lost.reason.startswith("job 7 is unknown: its name looks like a part of scontrol's")
+
+
+@pytest.mark.slow
+async def test_a_job_about_which_slurm_does_not_answer_stops_no_other(node: Node) -> None:
+    for number in ("7", "8", "9"):
+        node.start(number)
+    (node.answers / "sleep.job.7").touch()
+    async with running(node.source("1s", "500ms"), FakeSourceContext()) as ctx:
+        await jobs_after(ctx, "8", "9")
+        (node.answers / "sleep.job.7").unlink()
+        await jobs_after(ctx, "7", "8", "9")
+    reasons = {event.reason for event in ctx.events if isinstance(event, SourceLost)}
+    assert any("job 7 is unknown: scontrol" in reason for reason in reasons)
+
+
+@pytest.mark.looptime
+async def test_slurm_is_asked_ever_less_often_about_a_job_that_it_does_not_know(
+    node: Node,
+) -> None:
+    """As after slurmctld has lost its state, and 50 jobs continue."""
+    start(node.cgroups, "6")
+    ctx = FakeSourceContext(clock=LoopClock())
+    async with running(node.source("10s"), ctx):
+        await ctx.clock.sleep(3600)
+    asked = [call for call in node.calls() if "show job 6" in call]
+    assert 12 <= len(asked) <= 18
+
+
+async def test_a_job_that_waits_to_run_again_is_not_reported(node: Node) -> None:
+    node.start("6", state="PENDING", started="2036-11-30T20:45:11")
+    node.start("7")
+    async with running(node.source(), FakeSourceContext()) as ctx:
+        await jobs_after(ctx, "7")
+
+
+async def test_with_jobs_of_several_nodes_on_this_host_the_node_has_to_be_named(
+    node: Node,
+) -> None:
+    node.start("7")
+    start(recorded.version_1(node.root, "_node2"), "8")
+    with pytest.raises(TransientError, match="jobs of the nodes node1 and node2; set node_name"):
+        await node.source().run(FakeSourceContext())
+
+
+async def all_ended(pids: Path) -> None:
+    """Wait until no process of the groups of some programs is left."""
+    async with asyncio.timeout(5):
+        for pid in map(int, pids.read_text().split()):
+            with contextlib.suppress(ProcessLookupError):
+                while True:
+                    os.killpg(pid, 0)
+                    await asyncio.sleep(0.01)
+
+
+async def test_a_program_that_hangs_ends_with_all_that_it_started(node: Node) -> None:
+    """Also if it is a script, and the process that it started keeps the pipe open."""
+    (node.answers / "sleep").touch()
+    with pytest.raises(TransientError, match=r"no answer within 0\.3 s"):
+        await node.source(timeout="300ms").run(FakeSourceContext())
+    await all_ended(node.answers / "pids")
+
+
+@pytest.mark.slow
+async def test_a_program_that_hangs_ends_when_the_source_is_stopped(node: Node) -> None:
+    """A stop or a reload of podgpu does not wait for it."""
+    (node.answers / "sleep").touch()
+    pids = node.answers / "pids"
+    async with running(node.source(timeout="1h"), FakeSourceContext()):
+        while not pids.exists() or not pids.read_text():
+            await asyncio.sleep(0.01)
+    await all_ended(pids)
 
 
 async def test_a_job_with_unknown_gpus_makes_no_gpu_look_free(
@@ -223,7 +333,10 @@ async def test_a_job_with_unknown_gpus_makes_no_gpu_look_free(
     node.start("7", "gpu:2(CNT:2)")
     async with running(node.source(), FakeSourceContext()) as ctx:
         event = await jobs_after(ctx, "7")
-    assert "job 7: podgpu cannot read its allocation gpu:2(CNT:2); it is unknown" in caplog.text
+    assert (
+        "job 7: podgpu cannot read its allocation gpu:2(CNT:2) on node node1; it is unknown"
+        in caplog.text
+    )
     joined = support.Node()
     joined.has(support.gpu(0))
     joined.say(event, "jobs", "slurm")
