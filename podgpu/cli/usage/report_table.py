@@ -71,7 +71,8 @@ def report_lines(
 
     def shown(text: Callable[[Row], str], *without: Row | None) -> Callable[[Row], str]:
         """Return a function for a cell, with `-` in rows to which the column does not apply."""
-        return lambda row: NOTHING if any(row is each for each in without) else text(row)
+        excluded = {id(each) for each in without}  # a report by pod has many rows
+        return lambda row: NOTHING if id(row) in excluded else text(row)
 
     free, unknown, unattributed = report.without_container
     # In other groupings, only the rows without a container and the total have such time.
