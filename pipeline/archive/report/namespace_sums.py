@@ -1,15 +1,15 @@
 """Sums the usage of a day by device and namespace, in DuckDB, for reports without containers.
 
 A day of 1,000 nodes has 900,000 rows of usage and 200,000 containers. To group these by all names
-of a container takes most of the time of a report. Here, numbers stand for the names:
+of a container takes most of the time of a report. By namespace or by device, it is not needed:
 
-- Rows are grouped by a hash of the names of the container. Two of the containers of such a day have
-  the same hash once in a billion days.
+- Amounts are summed directly. They are kept by device only where a report needs the device:
+  otherwise one device stands for all that have the same price.
+- Where a container has rows with and without a value for the same hour, the rows of its device are
+  joined by hour first.
+- Whether the container of a holding has usage is looked up by a hash of its names. Two of the
+  containers of such a day have the same hash once in a billion days.
 - `place` is a hash of cluster, node, ledger and device. If two had the same, the report would fail.
-- The rows of an hour are joined only on devices on which a container has rows with and without a
-  value for the same hour.
-- The usage of containers is kept by device only where a report needs the device. Otherwise one
-  device stands for all that have the same price.
 
 The tables are those of `usage_sums`.
 """
@@ -37,37 +37,38 @@ SELECT id, {price_device} AS price_device FROM devices
 _OF_EQUAL_PRICE: Final = """min(id) OVER (PARTITION BY cluster, coalesce(model, ''),
     coalesce(profile, ''), starts_with(device, 'MIG-'))"""
 
-# Bit n of a mask is hour n of the day. With a late gain, an hour has several rows.
-_CONTAINERS: Final = f"""
+# Bit n of a mask is hour n of the day, and bit n + 24 the same hour with a value. With a late gain,
+# an hour has several rows.
+_USED: Final = f"""
+CREATE OR REPLACE TEMP TABLE used AS
 SELECT
-    {_HASH} AS container_hash, since_hour, any_value({PLACE}) AS place,
-    any_value(container IS NULL) AS is_unattributed, any_value(namespace) AS namespace,
-    any_value(pod) AS pod, any_value(pod_uid) AS pod_uid,
-    sum(held_ns) AS held_ns, sum(busy_ns) AS busy_ns, sum(energy_mj) AS energy_mj,
-    sum(CASE WHEN busy_ns IS NOT NULL THEN held_ns END) AS held_with_busy_ns,
-    bit_or(CASE WHEN busy_ns IS NULL THEN hour_bit ELSE 0 END) AS hours_without_busy,
-    bit_or(CASE WHEN busy_ns IS NULL THEN 0 ELSE hour_bit END) AS hours_with_busy,
-    bit_or(CASE WHEN energy_mj IS NULL THEN hour_bit ELSE 0 END) AS hours_without_energy,
-    bit_or(CASE WHEN energy_mj IS NULL THEN 0 ELSE hour_bit END) AS hours_with_energy,
-    bit_or(CASE WHEN held_ns <> 0 THEN hour_bit ELSE 0 END) AS hours_held,
-    {CONTEST}
+    {_HASH} AS container_hash, min(since_hour) AS since_hour,
+    bit_or(CASE WHEN busy_ns IS NULL THEN hour_bit ELSE hour_bit << 24 END) AS busy_hours,
+    bit_or(CASE WHEN energy_mj IS NULL THEN hour_bit ELSE hour_bit << 24 END) AS energy_hours
 FROM (
-    SELECT *, 1 << (hour_number % 24)::INTEGER AS hour_bit FROM {{rows}} WHERE row = 'usage'
+    SELECT *, 1::BIGINT << (hour_number % 24)::INTEGER AS hour_bit
+    FROM day_rows WHERE row = 'usage'
 )
-GROUP BY container_hash, since_hour
+GROUP BY container_hash
 """  # noqa: S608
-_USAGE_DAY: Final = "CREATE OR REPLACE TEMP TABLE usage_day AS "
 _MIXED: Final = """
-CREATE OR REPLACE TEMP TABLE mixed_places AS
-SELECT DISTINCT place FROM usage_day WHERE hours_with_busy & hours_without_busy <> 0
-    OR hours_with_energy & hours_without_energy <> 0
+CREATE OR REPLACE TEMP TABLE mixed AS
+SELECT container_hash FROM used
+WHERE (busy_hours >> 24) & busy_hours & 16777215 <> 0
+    OR (energy_hours >> 24) & energy_hours & 16777215 <> 0
 """
-_SOME_MIXED: Final = "SELECT EXISTS (FROM mixed_places)"
+_SOME_MIXED: Final = "SELECT EXISTS (FROM mixed)"
 _MIXED_ROWS: Final = f"""
+CREATE OR REPLACE TEMP TABLE mixed_places AS
+SELECT DISTINCT {PLACE} AS place FROM day_rows
+WHERE row = 'usage' AND {_HASH} IN (FROM mixed);
 CREATE OR REPLACE TEMP VIEW mixed_rows AS
-SELECT * FROM day_rows WHERE {PLACE} IN (SELECT place FROM mixed_places)
+SELECT * FROM day_rows WHERE {PLACE} IN (FROM mixed_places)
 """  # noqa: S608
-_NO_MIXED: Final = "DELETE FROM usage_day WHERE place IN (SELECT place FROM mixed_places)"
+_WITH_JOINED: Final = f"""(
+    SELECT * FROM day_rows WHERE {PLACE} NOT IN (FROM mixed_places)
+    UNION ALL BY NAME SELECT * FROM joined_hours
+)"""  # noqa: S608
 
 _PLACES: Final = """
 CREATE TABLE places (
@@ -77,51 +78,93 @@ CREATE TABLE places (
 _NEW_PLACES: Final = f"""
 INSERT INTO places SELECT DISTINCT {_NAMES}, {PLACE} FROM {{rows}} ANTI JOIN places USING ({_NAMES})
 """  # noqa: S608
+_KNOWN: Final = """
+CREATE OR REPLACE TEMP TABLE known AS
+SELECT place, id, coalesce(price_device, id) AS price_device
+FROM places JOIN devices USING (cluster, node, device) LEFT JOIN classes USING (id)
+"""
+
+# Who has no name needs its own device, because a name is looked up by node.
+_DEVICE: Final = "CASE WHEN one.pod = '' THEN id ELSE price_device END AS device"
+_OF_CONTAINERS: Final = f"""
+CREATE OR REPLACE TEMP TABLE usage_day AS
+SELECT
+    {_DEVICE}, false AS is_unattributed, since_hour, {{names}},
+    sum(held_ns) AS held_ns, sum(busy_ns) AS busy_ns,
+    sum(CASE WHEN busy_ns IS NOT NULL THEN held_ns - busy_ns END) AS idle_ns,
+    sum(energy_mj) AS energy_mj, bool_or(busy_ns IS NULL) AS busy_missing,
+    bool_or(energy_mj IS NULL) AS energy_missing, 0 AS holdings, {CONTEST}
+FROM {{rows}} AS one
+LEFT JOIN known ON place = hash(one.cluster, one.node, one.ledger, one.device)
+WHERE row = 'usage' AND container IS NOT NULL
+GROUP BY ALL
+"""  # noqa: S608
+# No busy time is missing in an hour of a device without counted time, as that of a GPU with MIG
+# instances: it has only energy.
+_UNATTRIBUTED: Final = f"""
+INSERT INTO usage_day BY NAME
+SELECT
+    id AS device, true AS is_unattributed, one.since_hour, held_ns, busy_ns, -busy_ns AS idle_ns,
+    energy_mj, hours_without_busy & (hours_held | coalesce(hours, 0)) <> 0 AS busy_missing,
+    energy_missing, 0 AS holdings
+FROM (
+    SELECT
+        {PLACE} AS place, since_hour, sum(held_ns) AS held_ns, sum(busy_ns) AS busy_ns,
+        sum(energy_mj) AS energy_mj, bool_or(energy_mj IS NULL) AS energy_missing,
+        bit_or(CASE WHEN busy_ns IS NULL THEN hour_bit ELSE 0 END) AS hours_without_busy,
+        bit_or(CASE WHEN held_ns <> 0 THEN hour_bit ELSE 0 END) AS hours_held
+    FROM (
+        SELECT *, 1 << (hour_number % 24)::INTEGER AS hour_bit
+        FROM {{rows}} WHERE row = 'usage' AND container IS NULL
+    )
+    GROUP BY place, since_hour
+) AS one
+LEFT JOIN known USING (place)
+LEFT JOIN (FROM device_hours WHERE day = {{day}}) AS counted
+    ON counted.place = one.place AND counted.since_hour = one.since_hour
+"""  # noqa: S608
 # Nearly all devices with usage have rows of their own.
-_UNKNOWN_PLACES: Final = "SELECT EXISTS (FROM usage_day ANTI JOIN places USING (place))"
+_UNKNOWN_PLACES: Final = "SELECT EXISTS (FROM usage_day WHERE device IS NULL)"
+_USAGE: Final = "INSERT INTO sums BY NAME SELECT * FROM usage_day"
 
 # A holding counts if its container has usage of its device in the span. For most holdings, the
-# usage is on the day of their end.
-_HOLDINGS: Final = f"""
-CREATE OR REPLACE TEMP TABLE holdings_here AS
-SELECT container_hash, min(since_hour) AS since_hour, any_value(holdings) AS holdings
-FROM usage_day
-JOIN (SELECT {_HASH} AS container_hash, count(*) AS holdings FROM ended GROUP BY container_hash)
-    USING (container_hash)
-GROUP BY container_hash
-"""  # noqa: S608
-_ELSEWHERE: Final = f"""
-INSERT INTO ended_elsewhere
-SELECT * FROM ended WHERE {_HASH} NOT IN (SELECT container_hash FROM holdings_here)
-"""  # noqa: S608
-
-# No busy time is missing in an hour of a device without counted time, as that of a GPU with MIG
-# instances: it has only energy. Who has no name needs its own device, because a name is looked up
-# by node.
-_INSERT: Final = """
-INSERT INTO sums BY NAME
-WITH known AS (
-    SELECT place, id, coalesce(price_device, id) AS price_device
-    FROM places JOIN devices USING (cluster, node, device) LEFT JOIN classes USING (id)
+# usage is on the day of their end. The row with the highest serial is valid.
+_ENDED: Final = f"""
+CREATE OR REPLACE TEMP TABLE ended AS
+SELECT container_hash, own_hash, serial, start_ns, end_ns, place, namespace, pod, pod_uid FROM (
+    SELECT
+        {_HASH} AS container_hash, hash(cluster, node, ledger, holding) AS own_hash, serial,
+        start_ns, end_ns, {PLACE} AS place, {{names}}
+    FROM ({{rows}}) AS one WHERE row = 'holding'
 )
-SELECT
-    CASE WHEN is_unattributed OR one.pod = '' THEN id ELSE price_device END AS device,
-    is_unattributed, one.since_hour, {names}, sum(held_ns) AS held_ns, sum(busy_ns) AS busy_ns,
-    sum(CASE WHEN is_unattributed THEN -busy_ns ELSE held_with_busy_ns - busy_ns END) AS idle_ns,
-    sum(energy_mj) AS energy_mj,
-    bool_or(CASE WHEN is_unattributed THEN hours_without_busy & (hours_held | coalesce(hours, 0))
-        ELSE hours_without_busy END <> 0) AS busy_missing,
-    bool_or(hours_without_energy <> 0) AS energy_missing,
-    coalesce(sum(holdings), 0) AS holdings, sum(contested_ns) AS contested_ns,
-    sum(switching_ns) AS switching_ns, bool_or(contest_missing) AS contest_missing
-FROM usage_day AS one
-JOIN known USING (place)
-LEFT JOIN (FROM device_hours WHERE day = {day}) AS counted
-    ON is_unattributed AND counted.place = one.place AND counted.since_hour = one.since_hour
-LEFT JOIN holdings_here AS ended
-    ON ended.container_hash = one.container_hash AND ended.since_hour = one.since_hour
-GROUP BY ALL
+"""  # noqa: S608
+_REPLACED: Final = "SELECT count(DISTINCT own_hash) <> count(*) FROM ended"
+_LATEST: Final = """
+CREATE OR REPLACE TEMP TABLE ended AS
+FROM ended QUALIFY row_number() OVER (PARTITION BY own_hash ORDER BY serial DESC) = 1
 """
+_OUTSIDE: Final = """
+DELETE FROM ended WHERE (end_ns > {start_ns} AND start_ns < {end_ns}) IS NOT TRUE
+"""
+_HOLDINGS: Final = f"""
+INSERT INTO sums BY NAME
+SELECT
+    {_DEVICE}, false AS is_unattributed, since_hour, namespace, pod, pod_uid, 0 AS held_ns,
+    false AS busy_missing, false AS energy_missing, count(*) AS holdings, false AS contest_missing
+FROM ended AS one JOIN used USING (container_hash) JOIN known USING (place) GROUP BY ALL
+"""  # noqa: S608
+_ELSEWHERE: Final = """
+CREATE OR REPLACE TEMP TABLE elsewhere AS
+SELECT own_hash, serial FROM ended ANTI JOIN used USING (container_hash)
+"""
+_SOME_ELSEWHERE: Final = "SELECT EXISTS (FROM elsewhere)"
+_ADD_ELSEWHERE: Final = f"""
+INSERT INTO ended_elsewhere
+SELECT {_NAMES}, namespace, pod, container, pod_uid
+FROM ({{rows}}) AS one JOIN elsewhere
+    ON hash(cluster, node, ledger, holding) = own_hash AND one.serial = elsewhere.serial
+WHERE row = 'holding'
+"""  # noqa: S608
 
 _MERGE: Final = """
 CREATE OR REPLACE TABLE merged AS
@@ -166,36 +209,65 @@ def choose_classes(database: Database, *, by_price: bool) -> None:
     database.execute(_CLASSES.format(price_device=price_device))
 
 
-def sum_day(database: Database, joined_hours: str) -> None:
-    """Sum the usage of the view `day_rows` into the table `usage_day`, and add to `places`.
+def prepare_day(database: Database, joined_hours: str) -> str:
+    """Make the table `used` of the containers in the view `day_rows`.
 
     Args:
         database: a database.
         joined_hours: a statement that makes `joined_hours` of the view `mixed_rows`: usage in
             which each hour of a container has one row.
+
+    Returns:
+        The rows of usage to sum, as SQL.
     """
-    database.execute(_USAGE_DAY + _CONTAINERS.format(rows="day_rows"))
+    database.execute(_USED)
     database.execute(_MIXED)
-    if database.execute(_SOME_MIXED)[0][0]:
-        database.execute(_MIXED_ROWS)
-        database.execute(joined_hours)
-        database.execute(_NO_MIXED)
-        database.execute("INSERT INTO usage_day " + _CONTAINERS.format(rows="joined_hours"))
-    if database.execute(_UNKNOWN_PLACES)[0][0]:
-        add_places(database, "(FROM day_rows WHERE row = 'usage')")
+    if not database.execute(_SOME_MIXED)[0][0]:
+        return "day_rows"
+    database.execute(_MIXED_ROWS)
+    database.execute(joined_hours)
+    return _WITH_JOINED
 
 
-def add_day(database: Database, names: str, day: int) -> None:
-    """Add the tables `usage_day` and `ended` to `sums` and `ended_elsewhere`.
+def sum_day(database: Database, usage_rows: str, names: str, day: int) -> bool:
+    """Add the usage of a day to `sums`, unless a device in it is not known.
 
     Args:
-        database: a database after `sum_day`, with all devices.
+        database: a database after `prepare_day`.
+        usage_rows: what `prepare_day` returned.
         names: the columns `namespace`, `pod` and `pod_uid` of a row `one`, in SQL.
         day: number of the day since 1970-01-01.
+
+    Returns:
+        Whether all devices are known. If not, add them, and call this again.
     """
+    database.execute(_KNOWN)
+    database.execute(_OF_CONTAINERS.format(rows=usage_rows, names=names))
+    database.execute(_UNATTRIBUTED.format(rows=usage_rows, day=day))
+    if database.execute(_UNKNOWN_PLACES)[0][0]:
+        return False
+    database.execute(_USAGE)
+    return True
+
+
+def add_holdings(database: Database, rows: str, names: str, start_ns: int, end_ns: int) -> None:
+    """Add the holdings of a day that overlap a span to `sums`, or to `ended_elsewhere`.
+
+    Args:
+        database: a database after `sum_day`.
+        rows: the SQL query of the day's rows.
+        names: those of `sum_day`.
+        start_ns: start of the span, in nanoseconds of Unix time.
+        end_ns: end of the span, in nanoseconds of Unix time.
+    """
+    database.execute(_ENDED.format(rows=rows, names=names))
+    if database.execute(_REPLACED)[0][0]:
+        database.execute(_LATEST)
+    database.execute(_OUTSIDE.format(start_ns=start_ns, end_ns=end_ns))
     database.execute(_HOLDINGS)
-    database.execute(_INSERT.format(names=names, day=day))
     database.execute(_ELSEWHERE)
+    if database.execute(_SOME_ELSEWHERE)[0][0]:
+        database.execute(_ADD_ELSEWHERE.format(rows=rows))
 
 
 def merge_days(database: Database) -> int:

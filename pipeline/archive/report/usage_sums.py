@@ -26,11 +26,12 @@ from pipeline.archive.report.namespace_sums import (
     CONTEST,
     CONTEST_MISSING,
     PLACE,
-    add_day,
+    add_holdings,
     add_places,
     choose_classes,
     make_places,
     merge_days,
+    prepare_day,
     sum_day,
 )
 from pipeline.archive.report.owner_sql import kind_of_owner
@@ -295,15 +296,21 @@ def sum_usage(
     choose_classes(database, by_price=by_price)
     merged = 0
     for day, rows in sources.days.items():
-        find_ended(database, rows, *ends)
-        if day in in_span:
-            database.execute(_DAY_ROWS.format(rows=rows, **span))
-            _add_day(database, rows, detail, (day - _EPOCH).days)
-            if detail in _WITHOUT_CONTAINERS and _count(database) > 2 * merged + _FEW_SUMS:
+        number = (day - _EPOCH).days
+        if day not in in_span:
+            # Holdings that ended after the span.
+            find_ended(database, rows, *ends)
+            database.execute(_ALL_ELSEWHERE)
+            continue
+        database.execute(_DAY_ROWS.format(rows=rows, **span))
+        if detail in _WITHOUT_CONTAINERS:
+            _add_day_without_containers(database, _NAMES[detail], number)
+            add_holdings(database, rows, _NAMES[detail], *ends)
+            if _count(database) > 2 * merged + _FEW_SUMS:
                 merged = merge_days(database)
         else:
-            # Holdings that ended after the span.
-            database.execute(_ALL_ELSEWHERE)
+            find_ended(database, rows, *ends)
+            _add_day(database, rows, detail, number)
     database.execute(_UIDS)
     if not database.execute("SELECT EXISTS (FROM wanted_uids)")[0][0]:
         return
@@ -316,13 +323,15 @@ def sum_usage(
     )
 
 
+def _add_day_without_containers(database: Database, names: str, day: int) -> None:
+    usage_rows = prepare_day(database, _JOINED_HOURS.format(rows="mixed_rows"))
+    while not sum_day(database, usage_rows, names, day):
+        add_places(database, "(FROM day_rows WHERE row = 'usage')")
+        database.execute(_NEW_DEVICES.format(used="places"))
+
+
 def _add_day(database: Database, rows: str, detail: Detail, day: int) -> None:
     names = _NAMES[detail]
-    if detail in _WITHOUT_CONTAINERS:
-        sum_day(database, _JOINED_HOURS.format(rows="mixed_rows"))
-        database.execute(_NEW_DEVICES.format(used="places"))
-        add_day(database, names, day)
-        return
     database.execute(_CONTAINER_DAY)
     if database.execute(_MIXED)[0][0]:
         database.execute(_JOINED_HOURS.format(rows="day_rows"))
