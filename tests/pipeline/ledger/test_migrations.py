@@ -110,6 +110,23 @@ def test_version_2_gets_the_tables_of_the_archive_and_keeps_all_content(tmp_path
     assert dict(rows(path, "SELECT key, value FROM meta"))["ledger_id"] == ledger_id
 
 
+def test_the_error_of_earlier_busy_time_is_unknown(old: Path) -> None:
+    """0 would claim that it is exact."""
+    query = "SELECT contested_ns, switching_ns FROM {} WHERE busy_ns IS NOT NULL"
+    for migrated in (False, True):
+        if migrated:
+            with closing(open_readwrite(old, "normal")):
+                pass
+            for table in ("hours", "holdings"):
+                assert set(rows(old, query.format(table))) == {(None, None)}
+        with closing(open_readonly(old)) as connection:
+            found = read_holdings(connection, 0, FOREVER)
+            used = read_window(connection, 0, FOREVER).usage
+        busy = [*found, *(one for one in used if one.container is not None)]
+        known = [one for one in busy if one.busy_ns is not None]
+        assert {(one.contested_ns, one.switching_ns) for one in known} == {(None, None)}
+
+
 def test_a_reader_does_not_migrate_a_ledger_and_can_read_it(old: Path) -> None:
     with closing(open_readonly(old)) as connection:
         window = read_window(connection, 0, FOREVER)
