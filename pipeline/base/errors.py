@@ -4,6 +4,7 @@
       TransientError(retry_after=None)   a retry may help; only this component is degraded
         ApiError(status, reason)         the same, for a request to an API server
         CodeRefusedError                 the same, until the file is replaced
+      ResponseError                    one response of a server that works cannot be used
       PermanentError                     invalid configuration: a bad option, a port in use
 
 Only the module that imports a library catches that library's exceptions, and raises one of these
@@ -35,6 +36,10 @@ class TransientError(ComponentError):
 
 class CodeRefusedError(TransientError):
     """Code that the configuration refers to was not run, because the command line forbids it."""
+
+
+class ResponseError(TransientError):
+    """A server responded, but not with what was asked for. Its other responses may be good."""
 
 
 class ApiError(TransientError):

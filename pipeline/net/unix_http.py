@@ -13,14 +13,14 @@ from typing import Final, Self
 
 import aiohttp
 
-from pipeline.base.errors import TransientError
+from pipeline.base.errors import ResponseError, TransientError
 from pipeline.base.safe_text import line
 from pipeline.net.http_get import BROKEN, body_of, describe_error, new_session
 
 _ORIGIN: Final = "http://localhost"  # the server ignores the name
 
 
-class _NotFoundError(TransientError):
+class _NotFoundError(ResponseError):
     """The server has no such object."""
 
 
@@ -57,12 +57,13 @@ class UnixHttp:
             path: path and query, as they are sent.
 
         Raises:
-            TransientError: the server cannot be reached, refused the request, or its response is
-                too long or too slow. The text names the socket.
+            ResponseError: the server refused the request, or its response is too long.
+            TransientError: the server cannot be reached, or its response is too slow.
+                The texts name the socket.
         """
         async with self._response(path, self._timeout) as response:
             if len(body := await body_of(response, self._most)) > self._most:
-                raise TransientError(
+                raise ResponseError(
                     f"{self._socket}: {path} is larger than {self._most} bytes; podgpu ignores it"
                 )
             return body
@@ -71,7 +72,7 @@ class UnixHttp:
         """Return the body of a response; None if the server has no such object (404).
 
         Raises:
-            TransientError: as `get`.
+            ResponseError, TransientError: as `get`.
         """
         try:
             return await self.get(path)
@@ -119,11 +120,11 @@ class UnixHttp:
         except BROKEN as error:
             raise TransientError(f"{self._socket}: {_describe(error)}") from error
 
-    async def _refusal(self, path: str, response: aiohttp.ClientResponse) -> TransientError:
+    async def _refusal(self, path: str, response: aiohttp.ClientResponse) -> ResponseError:
         detail = line((await body_of(response, 1 << 10)).decode("utf-8", "replace"), 200)
         text = f"{self._socket}: {path} answered {response.status}: {detail}"
         is_missing = response.status == HTTPStatus.NOT_FOUND
-        return _NotFoundError(text) if is_missing else TransientError(text)
+        return _NotFoundError(text) if is_missing else ResponseError(text)
 
 
 def _describe(error: Exception) -> str:

@@ -25,6 +25,11 @@ MAX_TEXT: Final = 512
 CONTAINER_ID: Final = re.compile("[0-9a-f]{64}")
 POD_LABEL: Final = "io.kubernetes.pod.uid"
 """The kubelet's label on containers of pods, which other sources report."""
+_POD_CGROUPS: Final = "kubepods"
+"""A part of the name of the cgroups below which the kubelet puts the containers of pods."""
+
+_MAX_PID: Final = 1 << 22
+"""The kernel's maximum."""
 
 _COMPOSE: Final = {
     "compose_project": ("com.docker.compose.project", "io.podman.compose.project"),
@@ -35,10 +40,26 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
+def belongs_to_pod(described: Mapping[str, Any]) -> bool:
+    """Return whether the kubelet created a container.
+
+    The label is not enough: everybody who starts a container can set it, and would hide it.
+
+    Args:
+        described: the response of `GET /containers/ID/json`.
+    """
+    labels = _object(_object(described.get("Config")).get("Labels"))
+    parent = _text(_object(described.get("HostConfig")).get("CgroupParent"))
+    return POD_LABEL in labels and _POD_CGROUPS in parent
+
+
 def running_container(
     described: Mapping[str, Any], runtime: ContainerRuntime, moments: WallTimes
 ) -> RunningContainer | None:
     """Return a container; None if it does not run, or belongs to a pod of Kubernetes.
+
+    A paused container runs: its processes exist, and keep their memory of GPUs. For Podman it is
+    paused and not running, for Docker both.
 
     Args:
         described: the response of `GET /containers/ID/json`.
@@ -48,7 +69,8 @@ def running_container(
     state, config, host = (_object(described.get(key)) for key in ("State", "Config", "HostConfig"))
     labels = _object(config.get("Labels"))
     container_id = described.get("Id")
-    if state.get("Running") is not True or POD_LABEL in labels:
+    runs = state.get("Running") is True or state.get("Paused") is True
+    if not runs or belongs_to_pod(described):
         return None
     if not isinstance(container_id, str) or not CONTAINER_ID.fullmatch(container_id):
         return None
@@ -71,7 +93,7 @@ def running_container(
     pid = state.get("Pid")
     return RunningContainer(
         subject,
-        pid if isinstance(pid, int) and pid > 0 else None,
+        pid if type(pid) is int and 0 < pid <= _MAX_PID else None,  # True is an int, too
         "",
         _moment(state.get("StartedAt"), moments),
         (Claim(subject, devices, None, None, _ORIGIN),) if devices else (),

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Final
 
 from pipeline.base.clock import WallTimes
-from pipeline.base.errors import TransientError
+from pipeline.base.errors import ResponseError, TransientError
 from pipeline.component.findings import FAILS, WARNS, Check, Finding
 from pipeline.diagnostics.context import DoctorContext, in_thread
 from pipeline.host import cgroups, procfs
@@ -29,10 +29,13 @@ async def examine(options: Options, ctx: DoctorContext) -> list[Finding]:
         async with await in_thread(partial(client, options)) as http:
             api = EngineApi(http)
             daemon = await api.daemon()
-            listed = sorted(await api.running())
+            listed = sorted(await api.running(daemon.runtime))
             found: list[RunningContainer] = []
             for container_id in islice(listed, _EXAMINED):
-                described = await api.describe(container_id)
+                try:
+                    described = await api.describe(container_id)
+                except ResponseError:  # the source leaves out only this container
+                    continue
                 one = described and running_container(described, daemon.runtime, moments)
                 if one:
                     found.append(one)

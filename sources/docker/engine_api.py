@@ -7,16 +7,22 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from config.value_types import ByteSize
-from pipeline.base.errors import TransientError
+from pipeline.base.errors import ResponseError, TransientError
 from pipeline.base.safe_text import line
 from pipeline.model import ContainerRuntime
-from sources.docker.containers import CONTAINER_ID, POD_LABEL
+from sources.docker.containers import CONTAINER_ID
 
 MAX_RESPONSE: Final = ByteSize.parse("16MiB")
 MAX_CONTAINERS: Final = 5_000
 """Maximum number of running containers."""
 
 _PODMAN: Final = "Podman Engine"
+_LIST: Final = "/containers/json"
+_PODMAN_LIST: Final = (
+    _LIST + "?all=true&filters=" + quote(json.dumps({"status": ["running", "paused"]}))
+)
+"""Podman lists paused containers only if asked. Docker always does, and it lists restarting ones,
+for which Podman has no name."""
 _ACTIONS: Final = ("start", "die", "died", "destroy", "remove", "rename", "restore", "update")
 """Docker's and Podman's names of the changes that matter. Others, such as those of health checks,
 come often."""
@@ -69,22 +75,25 @@ class EngineApi:
         version = line(str(found.get("Version", "")), 64)
         return Daemon("podman" if is_podman else "docker", version)
 
-    async def running(self) -> set[str]:
-        """Return the ids of the running containers that belong to no pod of Kubernetes.
+    async def running(self, runtime: ContainerRuntime) -> set[str]:
+        """Return the ids of the running and paused containers, also of those of pods.
+
+        Args:
+            runtime: which daemon responds.
 
         Raises:
             TransientError: there is no valid response, or there are more than `MAX_CONTAINERS`.
         """
-        listed = _json(await self._client.get("/containers/json"), "/containers/json")
+        path = _PODMAN_LIST if runtime == "podman" else _LIST
+        listed = _json(await self._client.get(path), _LIST)
         if not isinstance(listed, list):
-            raise TransientError("the response to /containers/json is not a list")
+            raise ResponseError(f"the response to {_LIST} is not a list")
         found = {
             each["Id"]
             for each in listed
             if isinstance(each, dict)
             and isinstance(each.get("Id"), str)
             and CONTAINER_ID.fullmatch(each["Id"])
-            and POD_LABEL not in (each.get("Labels") or {})
         }
         if len(found) > MAX_CONTAINERS:
             raise TransientError(
@@ -96,7 +105,8 @@ class EngineApi:
         """Return the description of a container; None if there is no such container.
 
         Raises:
-            TransientError: there is no valid response.
+            ResponseError: the daemon responds, but does not describe this container.
+            TransientError: the daemon does not respond.
         """
         path = f"/containers/{container_id}/json"
         body = await self._client.find(path)
@@ -139,7 +149,7 @@ async def _ids(lines: AsyncIterator[bytes]) -> AsyncIterator[str]:
 def _object(body: bytes, path: str) -> dict[str, Any]:
     found = _json(body, path)
     if not isinstance(found, dict):
-        raise TransientError(f"the response to {path} is not an object")
+        raise ResponseError(f"the response to {path} is not an object")
     return found
 
 
@@ -147,4 +157,4 @@ def _json(body: bytes, path: str) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise TransientError(f"the response to {path} is not JSON") from None
+        raise ResponseError(f"the response to {path} is not JSON") from None

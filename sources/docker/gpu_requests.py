@@ -22,8 +22,9 @@ ALL: Final = RawDeviceId("all", "all")
 
 _CAPABILITIES_ENV: Final = "NVIDIA_DRIVER_CAPABILITIES"
 _GPU: Final = frozenset({"gpu", "nvidia"})
-_MONITORING: Final = frozenset({"utility"})
-"""The capability to read the state of GPUs and not to compute: programs such as nvidia-smi."""
+_MONITORING: Final = frozenset({"utility", "compat32"})
+"""The capabilities to read the state of GPUs and not to compute: programs such as nvidia-smi, and
+their libraries of 32 bits."""
 _ALL_CDI: Final = "nvidia.com/gpu=all"
 _UNRELATED: Final = frozenset({"", "none", "void"})
 
@@ -33,9 +34,9 @@ def gpus_of(
 ) -> tuple[RawDeviceId, ...]:
     """Return the GPUs that a container was started with, each id once.
 
-    A container that only reads the state of GPUs (capability `utility`) holds none. For CDI names
-    and device nodes, its variable says so. A privileged container holds none by the device nodes:
-    it has those of the whole host.
+    A container that only reads the state of GPUs (capability `utility`) holds none. Its variable
+    says so, except for a device request with capabilities of its own. A privileged container holds
+    none by the device nodes: it has those of the whole host.
 
     Args:
         host: `HostConfig` of the container.
@@ -43,30 +44,38 @@ def gpus_of(
         runtime: name of the low-level runtime.
     """
     found: dict[RawDeviceId, None] = {}
-    for request in _objects(host.get("DeviceRequests")):
-        found.update(dict.fromkeys(_requested(request)))
     env = _variables(config)
-    if host.get("Privileged") is not True and not _only_reads(env):
+    only_reads = _only_reads(env)
+    for request in _objects(host.get("DeviceRequests")):
+        found.update(dict.fromkeys(_requested(request, only_reads=only_reads)))
+    if host.get("Privileged") is not True and not only_reads:
         paths = [_text(each.get("PathOnHost")) for each in _objects(host.get("Devices"))]
         found.update(dict.fromkeys(_named(nodes=[path for path in paths if "=" not in path])))
         found.update(dict.fromkeys(_named(cdi=[path for path in paths if "=" in path])))
-    if "nvidia" in PurePath(runtime).name and not _only_reads(env):
+    if "nvidia" in PurePath(runtime).name and not only_reads:
         found.update(dict.fromkeys(_named(visible=env.get(ENV, ""))))
     return (ALL,) if ALL in found else tuple(found)[:MAX_DEVICES]
 
 
-def _requested(request: Mapping[str, object]) -> Iterator[RawDeviceId]:
-    """Yield the GPUs of one element of `DeviceRequests`, as Docker reads it."""
+def _requested(request: Mapping[str, object], *, only_reads: bool) -> Iterator[RawDeviceId]:
+    """Yield the GPUs of one element of `DeviceRequests`, as Docker reads it.
+
+    Args:
+        request: the element.
+        only_reads: whether the container's variable says that it only reads the state of GPUs.
+    """
     ids = [each for each in _list(request.get("DeviceIDs")) if isinstance(each, str)]
     if request.get("Driver") == "cdi":
-        yield from _named(cdi=ids)
+        yield from _named(cdi=[] if only_reads else ids)
         return
     alternatives = [
         frozenset(filter(None, map(_text, _list(each))))
         for each in _list(request.get("Capabilities"))
     ]
     is_gpu = request.get("Driver") == "nvidia" or any(_GPU & each for each in alternatives)
-    if not is_gpu or _is_monitoring(frozenset().union(*alternatives) - _GPU):
+    own = frozenset().union(*alternatives) - _GPU
+    # Docker sets the variable to the capabilities of the request, if it has any.
+    if not is_gpu or (_is_monitoring(own) if own else only_reads):
         return
     count = request.get("Count")
     if ids:

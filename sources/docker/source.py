@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from pipeline.base.clock import WallTimes
-from pipeline.base.errors import TransientError
+from pipeline.base.errors import ResponseError, TransientError
 from pipeline.component.contracts import SourceContext
 from pipeline.model import (
     ContainersReplaced,
@@ -14,7 +14,7 @@ from pipeline.model import (
     ContainerStopped,
     RunningContainer,
 )
-from sources.docker.containers import running_container
+from sources.docker.containers import belongs_to_pod, running_container
 from sources.docker.engine_api import MAX_RESPONSE, Client, Daemon, EngineApi
 from sources.docker.options import Options
 
@@ -79,6 +79,8 @@ class _Follower:
         self, ctx: SourceContext, api: EngineApi, daemon: Daemon, moments: WallTimes, good_ns: int
     ) -> None:
         self.known: dict[str, RunningContainer] = {}
+        self._of_pods: set[str] = set()
+        self._refused: set[str] = set()
         self._ctx = ctx
         self._api = api
         self._daemon = daemon
@@ -91,10 +93,13 @@ class _Follower:
         Args:
             changed: containers to read again although they are known.
         """
-        listed = await self._api.running()
+        listed = await self._api.running(self._daemon.runtime)
         for container_id in self.known.keys() - listed:
             del self.known[container_id]
-        for container_id in sorted(listed - self.known.keys() | (listed & changed)):
+        self._of_pods &= listed
+        self._refused &= listed
+        unknown = listed - self.known.keys() - self._of_pods
+        for container_id in sorted(unknown | (listed & changed)):
             await self._read(container_id)
         await self._ctx.emit(ContainersReplaced(tuple(self.known.values()), self._good_ns))
 
@@ -131,8 +136,19 @@ class _Follower:
             await self._ctx.emit(ContainerStopped(container_id))
 
     async def _read(self, container_id: str) -> None:
-        """Read one container; one that is gone or has ended is not known any more."""
-        described = await self._api.describe(container_id)
+        """Read one container; one that is gone, has ended or cannot be read is not known."""
+        try:
+            described = await self._api.describe(container_id)
+        except ResponseError as error:
+            self.known.pop(container_id, None)
+            if container_id not in self._refused:
+                self._refused.add(container_id)
+                text = "container %s: %s; podgpu leaves it out, and reads it again every %.0f s"
+                self._ctx.log.warning(text, container_id[:12], error, CONFIRM_SECONDS)
+            return
+        self._refused.discard(container_id)
+        if described is not None and belongs_to_pod(described):
+            self._of_pods.add(container_id)
         found = (
             None
             if described is None

@@ -58,17 +58,16 @@ class FakeDocker:
 
     Attributes:
         containers: descriptions of all containers by id.
-        labels: their labels, in the list of containers.
         version: the response to `/version`.
         requests: paths of all requests.
         status: status of all responses, if it is not 200.
         replaced: responses to paths with this first part.
+        refused: ids of containers that are listed, and not described: status 500.
     """
 
     def __init__(self, *containers: dict[str, Any]) -> None:
         self._streams: set[asyncio.Queue[bytes | None]] = set()
         self.containers: dict[str, dict[str, Any]] = {}
-        self.labels: dict[str, dict[str, str]] = {}
         for one in containers:
             self.put(one)
         self.version: dict[str, Any] = {
@@ -78,11 +77,11 @@ class FakeDocker:
         self.requests: list[str] = []
         self.status = 200
         self.replaced: dict[str, object] = {}
+        self.refused: set[str] = set()
 
     def put(self, container: dict[str, Any], action: str = "start") -> None:
         """Add or change a container, and report it."""
         self.containers[container["Id"]] = container
-        self.labels[container["Id"]] = container["Config"]["Labels"]
         self.report(container["Id"], action)
 
     def end(self, name: str, *, remove: bool = False) -> None:
@@ -133,11 +132,10 @@ class FakeDocker:
         if parts == ["version"]:
             content = self.version
         elif parts == ["containers", "json"]:
-            content = [
-                {"Id": key, "Labels": self.labels.get(key)}
-                for key, one in self.containers.items()
-                if one["State"] is None or one["State"]["Running"]
-            ]
+            asked = json.loads(request.query.get("filters", "{}")).get("status", ["running"])
+            content = [{"Id": key} for key, one in self.containers.items() if _status(one) in asked]
+        elif parts[0] == "containers" and parts[1] in self.refused:
+            return web.json_response({"message": "layer not known"}, status=500)
         elif parts[0] == "containers" and parts[1] in self.containers:
             content = self.containers[parts[1]]
         else:
@@ -156,6 +154,14 @@ class FakeDocker:
         finally:
             self._streams.discard(stream)
         return response
+
+
+def _status(container: dict[str, Any]) -> str:
+    """Return what Podman filters by. Docker lists containers that are paused as running."""
+    state = container["State"]
+    if state is None or state["Running"]:
+        return "running"
+    return "paused" if state.get("Paused") else "exited"
 
 
 async def _serve(path: Path) -> None:

@@ -35,6 +35,16 @@ async def test_a_daemon_that_responds_is_ok(tmp_path: Path) -> None:
     assert (cgroups.check, cgroups.verdict) == ("docker.cgroups", Verdict.SKIPPED)
 
 
+async def test_a_container_that_cannot_be_described_is_no_failure_of_the_socket(
+    tmp_path: Path,
+) -> None:
+    fake = FakeDocker(described("web"))
+    fake.refused.add(container_id_of("web"))
+    async with fake.serving(tmp_path / SOCKET):
+        [finding, _] = await examine(options(tmp_path), context(tmp_path))
+    assert finding.verdict == Verdict.OK
+
+
 async def test_cgroups_with_the_ids_of_containers_are_ok(tmp_path: Path) -> None:
     has_cgroup(tmp_path, f"/system.slice/docker-{container_id_of('web')}.scope")
     [_, finding] = await findings(tmp_path, "web")

@@ -119,6 +119,32 @@ def test_a_container_that_only_reads_gpus_holds_none(device: str) -> None:
     assert gpus_of(nodes(device), {"Env": ["NVIDIA_DRIVER_CAPABILITIES=all"]}, "runc") != ()
 
 
+CDI = requested(Driver="cdi", DeviceIDs=["nvidia.com/gpu=0"])
+
+
+@pytest.mark.parametrize(
+    ("host", "capabilities", "holds"),
+    [
+        (requested(Count=-1, Capabilities=GPU), "utility", False),
+        (requested(Count=-1, Capabilities=GPU), "utility,compat32", False),
+        (requested(Count=-1, Capabilities=GPU), "compute,utility", True),
+        (requested(Count=-1, Capabilities=GPU), "", True),
+        (requested(Driver="nvidia", Count=1), "utility", False),
+        (CDI, "utility", False),
+        (CDI, "all", True),
+        # The capabilities of the request replace the variable's.
+        (requested(Count=-1, Capabilities=[["gpu", "compute"]]), "utility", True),
+        (requested(Count=-1, Capabilities=[["gpu", "utility"]]), "all", False),
+        (requested(Count=-1, Capabilities=[["gpu", "utility", "compat32"]]), "", False),
+    ],
+)
+def test_the_variable_counts_for_requests_without_capabilities(
+    host: dict[str, Any], capabilities: str, holds: bool
+) -> None:
+    env = {"Env": [f"NVIDIA_DRIVER_CAPABILITIES={capabilities}"]}
+    assert bool(gpus_of(host, env, "runc")) is holds
+
+
 def test_the_number_of_devices_is_limited() -> None:
     many = [str(number) for number in range(MAX_DEVICES + 50)]
     assert len(gpus_of(requested(DeviceIDs=many, Capabilities=GPU), {}, "runc")) == MAX_DEVICES

@@ -28,6 +28,7 @@ from tests.support.owners import container_id_of
 from tests.support.running import running
 
 ALL_GPUS = [{"Count": -1, "Capabilities": [["gpu"]]}]
+POD = {"io.kubernetes.pod.uid": "u-1"}
 COMPOSE = {"com.docker.compose.project": "lab", "com.docker.compose.service": "web"}
 
 
@@ -38,6 +39,13 @@ async def following(fake: FakeDocker, folder: Path) -> AsyncIterator[FakeSourceC
     async with fake.serving(folder / SOCKET), running(DockerSource(options(folder)), ctx):
         await ctx.wait_for(ContainersReplaced, 1)
         yield ctx
+
+
+async def names(fake: FakeDocker, folder: Path) -> list[str]:
+    """Return the names of the containers in the first report."""
+    async with following(fake, folder) as ctx:
+        [listed] = await ctx.wait_for(ContainersReplaced, 1)
+    return [one.subject.pod for one in listed.containers]
 
 
 async def failure(folder: Path) -> str:
@@ -88,7 +96,7 @@ async def test_containers_of_podman_have_its_name(tmp_path: Path) -> None:
 
 
 async def test_a_container_of_a_pod_is_left_to_the_sources_of_pods(tmp_path: Path) -> None:
-    pod = described("k8s_main_p_ml", labels={"io.kubernetes.pod.uid": "u-1"})
+    pod = described("k8s_main_p_ml", labels=POD, CgroupParent="kubepods-burstable-podu_1.slice")
     fake = FakeDocker(pod)
     async with following(fake, tmp_path) as ctx:
         fake.put(pod)
@@ -96,6 +104,45 @@ async def test_a_container_of_a_pod_is_left_to_the_sources_of_pods(tmp_path: Pat
         [started] = await ctx.wait_for(ContainerStarted, 1)
         [listed] = await ctx.wait_for(ContainersReplaced, 1)
     assert (listed.containers, started.container.subject.pod) == ((), "web")
+
+
+async def test_a_container_of_a_pod_is_read_once(tmp_path: Path) -> None:
+    pod = described("k8s_main_p_ml", labels=POD, CgroupParent="/kubepods/burstable/podu-1")
+    fake = FakeDocker(pod)
+    async with following(fake, tmp_path) as ctx:
+        fake.send(b"\n")
+        await ctx.wait_for(ContainersReplaced, 2)
+    assert fake.requests.count(f"/containers/{pod['Id']}/json") == 1
+
+
+@pytest.mark.parametrize("parent", ["", "system.slice"])
+async def test_the_label_of_pods_alone_hides_no_container(parent: str, tmp_path: Path) -> None:
+    """Who starts a container can set it."""
+    fake = FakeDocker(described("web", labels=POD, CgroupParent=parent))
+    assert await names(fake, tmp_path) == ["web"]
+
+
+@pytest.mark.parametrize("is_podman", [False, True])
+async def test_a_paused_container_keeps_its_gpus(is_podman: bool, tmp_path: Path) -> None:
+    paused = described("web", DeviceRequests=ALL_GPUS)
+    # Podman says that it does not run, and lists it only if asked.
+    paused["State"] |= {"Paused": True, "Running": not is_podman}
+    fake = FakeDocker(paused, described("old", running=False))
+    if is_podman:
+        fake.version["Components"] = [{"Name": "Podman Engine"}]
+    assert await names(fake, tmp_path) == ["web"]
+
+
+@pytest.mark.parametrize(
+    ("pid", "expected"),
+    [(1, 1), (1 << 22, 1 << 22), ((1 << 22) + 1, None), (0, None), (True, None), ("1", None)],
+)
+async def test_only_pids_that_the_kernel_gives_are_used(
+    pid: Any, expected: int | None, tmp_path: Path
+) -> None:
+    async with following(FakeDocker(described("web", pid=pid)), tmp_path) as ctx:
+        [listed] = await ctx.wait_for(ContainersReplaced, 1)
+    assert [one.pid for one in listed.containers] == [expected]
 
 
 async def test_start_end_restart_and_new_name_are_reported_by_events(tmp_path: Path) -> None:
@@ -164,8 +211,8 @@ async def test_a_new_connection_lists_all_containers_again(tmp_path: Path) -> No
         fake.put(described("db"))
         async with running(source, ctx):
             [before, after] = await ctx.wait_for(ContainersReplaced, 2)
-    names = [[one.subject.pod for one in each.containers] for each in (before, after)]
-    assert names == [["web"], ["db"]]
+    assert [one.subject.pod for one in before.containers] == ["web"]
+    assert [one.subject.pod for one in after.containers] == ["db"]
 
 
 # -- faults
@@ -243,6 +290,33 @@ async def test_a_container_that_cannot_be_read_is_left_out(
     async with following(fake, tmp_path) as ctx:
         [listed] = await ctx.wait_for(ContainersReplaced, 1)
     assert [one.subject.pod for one in listed.containers] == ["web"]
+
+
+async def test_a_container_that_the_daemon_cannot_describe_is_left_out_until_it_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = described("broken")
+    fake = FakeDocker(described("web"), broken)
+    fake.refused.add(broken["Id"])
+    async with following(fake, tmp_path) as ctx:
+        fake.send(b"\n")
+        [*listed] = await ctx.wait_for(ContainersReplaced, 2)
+        fake.refused.clear()
+        fake.send(b"\n")
+        [*_, last] = await ctx.wait_for(ContainersReplaced, 3)
+    found = [[one.subject.pod for one in each.containers] for each in (*listed, last)]
+    assert found[:2] == [["web"], ["web"]]
+    assert sorted(found[2]) == ["broken", "web"]
+    [text] = [text for text in caplog.messages if "leaves it out" in text]
+    assert "answered 500" in text
+
+
+async def test_a_description_that_is_too_long_leaves_out_only_its_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sources.docker.source.MAX_RESPONSE", 2_000)
+    fake = FakeDocker(described("web"), described("long", env=("x" * 2_000,)))
+    assert await names(fake, tmp_path) == ["web"]
 
 
 async def test_names_are_cut(tmp_path: Path) -> None:
