@@ -101,6 +101,20 @@ def test_a_container_holds_its_gpus_while_it_runs(
     assert podgpu.names(1) == {}
 
 
+def test_a_paused_container_holds_its_gpu(
+    daemon: ContainerDaemon, podgpu: ContainerPodgpu
+) -> None:
+    daemon.run("web", daemon.gpu(1))
+    daemon("pause", "web")
+    daemon.run("later", daemon.gpu(0))
+    podgpu.wait_for({"later"}, {"web"})
+    # A podgpu that starts finds it in the list.
+    podgpu.stop()
+    podgpu.start()
+    podgpu.wait_for({"later"}, {"web"})
+    daemon("unpause", "web")
+
+
 def test_cdi_names_are_resolved(podman: Podman, tmp_path: Path) -> None:
     with ContainerPodgpu(podman, tmp_path).running() as podgpu:
         podman.run("one", "--device=nvidia.com/gpu=2")
