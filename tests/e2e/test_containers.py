@@ -101,9 +101,7 @@ def test_a_container_holds_its_gpus_while_it_runs(
     assert podgpu.names(1) == {}
 
 
-def test_a_paused_container_holds_its_gpu(
-    daemon: ContainerDaemon, podgpu: ContainerPodgpu
-) -> None:
+def test_a_paused_container_holds_its_gpu(daemon: ContainerDaemon, podgpu: ContainerPodgpu) -> None:
     daemon.run("web", daemon.gpu(1))
     daemon("pause", "web")
     daemon.run("later", daemon.gpu(0))
