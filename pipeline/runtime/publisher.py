@@ -42,11 +42,11 @@ _FIXES: Final[Mapping[str, str]] = {
 """What to do about an unresolved id, by its scheme."""
 
 _OVERRULED: Final = (
-    "device %s: pod %s also claims it, but %s holds it; the holder's evidence is stronger, or the "
+    "device %s: %s also claims it, but %s holds it; the holder's evidence is stronger, or the "
     "holder started later; see podgpu_attribution_conflicts"
 )
 _UNDECIDED: Final = (
-    "device %s: the claim of pod %s contradicts that of another pod, and no evidence decides; "
+    "device %s: the claim of %s contradicts that of another owner, and no evidence decides; "
     "podgpu shows as holders: %s; see podgpu_attribution_conflicts"
 )
 
@@ -175,10 +175,11 @@ class Publisher:
             if not (known.conflicting_pods or known.access):
                 continue
             holders = {pod_of(holder) for holder in known.holders}
-            shown = line(", ".join(sorted(holders))) or "no pod"
+            shown = line(", ".join(sorted(holders))) or "no owner"
             for pod in known.conflicting_pods:
                 text = _UNDECIDED if pod in holders else _OVERRULED
-                self._log_once(("conflict", uuid, pod), text, uuid, line(pod), shown)
+                called = pod if pod.startswith(("job ", "container ")) else f"pod {pod}"
+                self._log_once(("conflict", uuid, pod), text, uuid, line(called), shown)
             for ref in (one.subject for one in known.access):
                 self._log_once(
                     ("access", uuid, f"{ref.namespace}/{ref.pod}/{ref.container}"),
