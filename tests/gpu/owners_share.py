@@ -15,12 +15,14 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from pipeline.model import NS, split_error_ns
 from tests.e2e.node import PODGPU
 from tests.e2e.podgpu import Podgpu
 from tests.e2e.processes import wait_until
@@ -158,12 +160,17 @@ def together(node: Node, meter: Path, seconds: float) -> dict[str, Any]:
         node.grown(before, after, quantity)
         for quantity in ("busy_seconds_total", "held_seconds_total", "energy_joules_total")
     )
+    contests = [
+        node.grown(before, after, quantity)
+        for quantity in ("contested_busy_seconds_total", "switching_seconds_total")
+    ]
     memory = node.parts(after, "memory_used_bytes")
     owners = {
         work.name: {
             "duty": work.duty,
             "truth_percent": _percent(node.owners.share(work, before.at, after.at)),
             "podgpu_percent": _percent(busy.get(work.name, 0) / passed),
+            "podgpu_error_percent": _error(contests, work.name, passed),
             "podgpu_busy_seconds": busy.get(work.name),
             "podgpu_held_seconds": held.get(work.name),
             "podgpu_joules": joules.get(work.name),
@@ -195,8 +202,12 @@ def together(node: Node, meter: Path, seconds: float) -> dict[str, Any]:
 def _faults(node: Node, figures: dict[str, Any], after: Page) -> list[str]:
     found = []
     for name, one in figures["owners"].items():
-        if abs(one["truth_percent"] - one["podgpu_percent"]) > POINTS:
-            found.append(f"{name}: {one['podgpu_percent']} % instead of {one['truth_percent']} %")
+        error = abs(one["truth_percent"] - one["podgpu_percent"])
+        if error > min(POINTS, one["podgpu_error_percent"]):
+            found.append(
+                f"{name}: {one['podgpu_percent']} % instead of {one['truth_percent']} %, with an "
+                f"error of at most {one['podgpu_error_percent']} %"
+            )
         if not (one["podgpu_mib"] or 0) >= one["allocated_mib"]:
             found.append(f"{name}: {one['podgpu_mib']} MiB, it allocated {one['allocated_mib']}")
     off = abs(figures["joules"] - figures["counter_joules"])
@@ -270,6 +281,12 @@ def overall(node: Node) -> dict[str, Any]:
         "warnings": [line for line in lines if "WARNING" in line or "ERROR" in line][:40],
         "faults": [line for line in lines if "Traceback" in line],
     }
+
+
+def _error(contests: Sequence[Mapping[str, float]], name: str, seconds: float) -> float:
+    """Return the bound of the error of a busy time, in percent of the GPU's time."""
+    contested, switching = (round(grown.get(name, 0) * NS) for grown in contests)
+    return _percent((split_error_ns(contested, switching) or 0) / NS / seconds)
 
 
 def _percent(part: float) -> float:
