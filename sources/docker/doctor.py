@@ -69,6 +69,13 @@ def _examine_cgroups(
                 "--cgroup-parent and with --cgroups=enabled",
             )
         seen += 1
+    if not seen and any(one.pid for one in found):
+        return _CGROUPS.warning(
+            place,
+            "no process of a running container is visible in /proc, so podgpu counts no usage of "
+            "containers",
+            "run podgpu in the pid namespace of the machine: docker run --pid host",
+        )
     if not seen:
-        return _CGROUPS.skip(place, "no process of a container is visible in /proc")
+        return _CGROUPS.skip(place, "no container runs")
     return _CGROUPS.ok(place, f"the cgroups of {seen} containers contain their ids")
