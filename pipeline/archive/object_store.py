@@ -204,7 +204,7 @@ class ObjectStore:
         if self._folder is not None:
             # Another file system or another owner may prevent a link.
             with suppress(OSError):
-                target.hardlink_to(self._folder / key)
+                target.hardlink_to((self._folder / key).resolve(strict=True))
                 return True
         with self._errors(f"read {key}"):
             try:

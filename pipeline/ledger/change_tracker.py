@@ -245,7 +245,7 @@ class LedgerAccumulator:
                     self._batch.unknown_hours[hour, uuid] += split[-1]
                 pairs = zip(others, part[1:], strict=True)
                 gain = Amounts(held, *[None if whole is None else own for own, whole in pairs])
-                if container is None or any(gain):
+                if container is None or any(gain[:3]):
                     self._batch.add(hour, uuid, container, gain)
         if delta.time_ns or delta.gap_ns:
             self._batch.begin(end_ns - delta.time_ns - delta.gap_ns)

@@ -87,7 +87,8 @@ def usage_delta(
         held -= amounts.held_ns
         busy = None if busy is None else busy - (amounts.busy_ns or 0)
         energy = None if energy is None else energy - (amounts.energy_mj or 0)
-        if any(amounts):
+        # Not for contested time alone: that of a process which waits beside others.
+        if any(amounts[:3]):
             parts[one.subject] = amounts
     unknown = now.unknown_ns - (before.unknown_ns if before is not None else 0)
     if min(time_ns, held, busy or 0, energy or 0, unknown) < 0:

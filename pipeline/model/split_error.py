@@ -24,4 +24,5 @@ def split_error_ns(contested_ns: int | None, switching_ns: int | None) -> int | 
     """
     if contested_ns is None or switching_ns is None:
         return None
-    return 2 * isqrt(WINDOW_NS * contested_ns) + switching_ns
+    # A damaged file may have negative amounts.
+    return 2 * isqrt(WINDOW_NS * max(contested_ns, 0)) + max(switching_ns, 0)

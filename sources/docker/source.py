@@ -92,6 +92,9 @@ class _Follower:
 
         Args:
             changed: containers to read again although they are known.
+
+        Raises:
+            TransientError: the daemon cannot be reached, or describes none of its containers.
         """
         listed = await self._api.running(self._daemon.runtime)
         for container_id in self.known.keys() - listed:
@@ -101,6 +104,9 @@ class _Follower:
         unknown = listed - self.known.keys() - self._of_pods
         for container_id in sorted(unknown | (listed & changed)):
             await self._read(container_id)
+        if self._refused and not self.known:
+            # The daemon is ill: no containers would mean that all GPUs are free.
+            raise TransientError("the daemon can describe none of its containers")
         await self._ctx.emit(ContainersReplaced(tuple(self.known.values()), self._good_ns))
 
     async def follow(self, changes: AsyncIterator[str]) -> None:
@@ -136,15 +142,16 @@ class _Follower:
             await self._ctx.emit(ContainerStopped(container_id))
 
     async def _read(self, container_id: str) -> None:
-        """Read one container; one that is gone, has ended or cannot be read is not known."""
+        """Read one container; one that is gone or has ended is not known any more."""
         try:
             described = await self._api.describe(container_id)
         except ResponseError as error:
-            self.known.pop(container_id, None)
+            # It is known as before, until it is not listed any more.
             if container_id not in self._refused:
                 self._refused.add(container_id)
-                text = "container %s: %s; podgpu leaves it out, and reads it again every %.0f s"
-                self._ctx.log.warning(text, container_id[:12], error, CONFIRM_SECONDS)
+                text = "container %s: %s; podgpu %s, and reads it again every %.0f s"
+                done = "reports it as before" if container_id in self.known else "leaves it out"
+                self._ctx.log.warning(text, container_id[:12], error, done, CONFIRM_SECONDS)
             return
         self._refused.discard(container_id)
         if described is not None and belongs_to_pod(described):

@@ -29,8 +29,14 @@ _USER: Final = " UserId="
 _AFTER_NAME: Final = re.compile(f"(?={_USER})")
 _AFTER_HET_NAME: Final = re.compile(f" HetJobIdSet=[0-9,-]+(?={_USER})")
 """What follows the name, also of a part of a heterogeneous job."""
-_TEXTS: Final = " Command="
-"""The first key whose value the user chooses, after the name."""
+_TEXTS: Final = " MinCPUsNode="
+"""The key that follows the allocations. After it come texts that the user chooses."""
+_ALLOCATIONS: Final = " Socks/Node="
+"""The last key before the allocations."""
+_CLIENT: Final = re.compile(r" AllocNode:Sid=\S* ReqNodeList=")
+_KEY: Final = re.compile(r" WCKey=\S* JobState=")
+"""Texts of the user before the allocations: the host of the client, and the workload key. A space
+in them could be the start of any key."""
 _ALLOCATION: Final = re.compile(r" Nodes=([^ ]+) CPU_IDs=[^ ]* Mem=[^ ]* GRES=([^ ]*)")
 _GRES: Final = re.compile(r"([a-z]+)(?::[^:(),]+)?:([0-9]+)(?:[KMGTP])?\(IDX:([0-9,-]+)\)")
 _KINDS: Final = frozenset({"gpu", "shard", "mps"})
@@ -112,9 +118,14 @@ def job_record(text: str, job: str, node: str, name: str | None = None) -> JobRe
     name = rest[: end.start()]
     # Texts of the user follow, and what may look like another job.
     line = rest[end.end() :].partition(_TEXTS)[0].partition("\n")[0] + " "
+    whole = rest[end.end() :].partition(" Command=")[0]
+    for plain in (_CLIENT, _KEY):
+        first, _, last = plain.pattern.partition("\\S*")
+        if first in whole and (not plain.search(whole) or whole.count(last) > 1):
+            return None
     values = {key: found[1] for key, one in _PARTS.items() if (found := one.search(line))}
     known = {key: text[:_MAX_TEXT] for key, text in values.items() if text not in _EMPTY}
-    allocated = _ALLOCATION.findall(line)
+    allocated = _ALLOCATION.findall(line.rpartition(_ALLOCATIONS)[2])
     here = [gres for nodes, gres in allocated if contains(nodes, node)]
     shares, unread = _shares(",".join(here))
     if allocated and not here:

@@ -207,5 +207,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     # The program may be a script that runs another one.
-    with contextlib.suppress(ProcessLookupError):
+    # It may have ended, or run as another user.
+    with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -23,7 +23,9 @@ PLACE: Final = f"hash({_NAMES})"
 """SQL of the number of a device of a ledger."""
 _HASH: Final = f"hash({_NAMES}, namespace, pod, container, pod_uid)"
 
-CONTEST_MISSING: Final = "bool_or(busy_ns IS NOT NULL AND contested_ns + switching_ns IS NULL)"
+CONTEST_MISSING: Final = (
+    "bool_or(busy_ns IS NOT NULL AND (contested_ns IS NULL OR switching_ns IS NULL))"
+)
 """SQL of whether it is unknown for a part of the busy time how much of it is contested."""
 CONTEST: Final = f"""sum(contested_ns) AS contested_ns, sum(switching_ns) AS switching_ns,
     {CONTEST_MISSING} AS contest_missing"""
@@ -91,7 +93,7 @@ CREATE OR REPLACE TEMP TABLE usage_day AS
 SELECT
     {_DEVICE}, false AS is_unattributed, since_hour, {{names}},
     sum(held_ns) AS held_ns, sum(busy_ns) AS busy_ns,
-    sum(CASE WHEN busy_ns IS NOT NULL THEN held_ns - busy_ns END) AS idle_ns,
+    sum(CASE WHEN busy_ns IS NOT NULL THEN held_ns::HUGEINT - busy_ns END) AS idle_ns,
     sum(energy_mj) AS energy_mj, bool_or(busy_ns IS NULL) AS busy_missing,
     bool_or(energy_mj IS NULL) AS energy_missing, 0 AS holdings, {CONTEST}
 FROM {{rows}} AS one

@@ -311,6 +311,28 @@ async def test_a_container_that_the_daemon_cannot_describe_is_left_out_until_it_
     assert "answered 500" in text
 
 
+async def test_a_known_container_stays_while_the_daemon_cannot_describe_it(tmp_path: Path) -> None:
+    """An overloaded daemon must not end holdings."""
+    web = described("web")
+    fake = FakeDocker(web, described("other"))
+    async with following(fake, tmp_path) as ctx:
+        [first] = await ctx.wait_for(ContainersReplaced, 1)
+        fake.refused.add(web["Id"])
+        fake.report(web["Id"], "rename")
+        fake.send(b"\n")
+        [*_, last] = await ctx.wait_for(ContainersReplaced, 2)
+    assert last.containers == first.containers
+    assert not [each for each in ctx.events if isinstance(each, ContainerStopped)]
+
+
+async def test_a_daemon_that_describes_nothing_is_not_an_empty_one(tmp_path: Path) -> None:
+    web = described("web")
+    fake = FakeDocker(web)
+    fake.refused.add(web["Id"])
+    async with fake.serving(tmp_path / SOCKET):
+        assert "describe none of its containers" in await failure(tmp_path)
+
+
 async def test_a_description_that_is_too_long_leaves_out_only_its_container(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,39 @@ def test_a_job_that_waits_to_run_again_has_not_started() -> None:
         assert read(recorded.job("5", state=state)).started_s == STARTED
 
 
+OTHERS_GPUS = "x Nodes=node1 CPU_IDs= Mem= GRES=gpu:3(IDX:1-3)"
+
+
+def test_a_text_for_the_network_claims_no_gpus() -> None:
+    text = recorded.job("5").replace("Network=(null)", f"Network={OTHERS_GPUS}")
+    assert read(text) == ANNA
+    again = f"x Socks/Node=* {OTHERS_GPUS} MinCPUsNode=1"
+    assert read(recorded.job("5").replace("Network=(null)", f"Network={again}")) == ANNA
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("AllocNode:Sid=localhost", f"AllocNode:Sid={OTHERS_GPUS}"),
+        ("AllocNode:Sid=localhost", "AllocNode:Sid=x:1 ReqNodeList=(null) MinCPUsNode=1"),
+        ("AllocNode:Sid=localhost", "AllocNode:Sid=x:1 ReqNodeList=(null) Socks/Node=* x"),
+        (
+            "AllocNode:Sid=localhost",
+            "AllocNode:Sid=x:1 ReqNodeList=(null) Socks/Node=* MinCPUsNode=1",
+        ),
+        (" JobState=", " WCKey=x JobState=PENDING y JobState="),
+        (" JobState=", f" WCKey={OTHERS_GPUS} JobState="),
+    ],
+)
+def test_an_answer_with_a_space_in_an_earlier_text_is_not_read(before: str, after: str) -> None:
+    """It could be the start of any key."""
+    assert job_record(recorded.job("5").replace(before, after), "5", NODE) is None
+
+
+def test_a_workload_key_without_a_space_is_no_hindrance() -> None:
+    assert read(recorded.job("5").replace(" JobState=", " WCKey=*lab JobState=")) == ANNA
+
+
 GRES = {
     "gpu:2(IDX:0-1)": [Share("gpu", 2, (0, 1))],
     "gpu:3(IDX:0,2-3)": [Share("gpu", 3, (0, 2, 3))],
