@@ -44,6 +44,7 @@ class _Actor:
         self._stopped = threading.Semaphore(0)
         self._run = run
         self._killed = False
+        self._ended = False
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._main, daemon=True)
         self.thread.start()
@@ -52,7 +53,8 @@ class _Actor:
         self._killed = kill
         self._go.release()
         self._stopped.acquire()
-        if self._killed or not self.thread.is_alive():
+        # A thread that has ended may still be alive for a moment.
+        if self._killed or self._ended:
             self.thread.join()
 
     def pause(self) -> None:
@@ -71,4 +73,5 @@ class _Actor:
         except BaseException as error:  # noqa: BLE001 - the test raises it
             self.error = error
         finally:
+            self._ended = True
             self._stopped.release()
