@@ -275,7 +275,7 @@ RUNS = {
     "podgpu/cli/archive/command.py": "podgpu's own module, in this Python",
     "podgpu/cli/archive/resident.py": "the same; its arguments come from that module",
     "podgpu/cli/demo/ledger_place.py": "podgpu's own module, in this Python; no option leads there",
-    "sources/slurm/slurm_commands.py": "scontrol, by its name in the PATH; no option names a program",
+    "sources/slurm/slurm_commands.py": "scontrol and squeue, by their names in the PATH; no option",
     "sources/hostengine/library.py": "DCGM's library: the path only if it is allowed",
     "sources/nvml/diagnosis/library_checks.py": "NVML by its name",
 }
