@@ -15,7 +15,7 @@ from pipeline.ledger.schema import (
     transaction,
 )
 from pipeline.ledger.stored_values import as_database_error, pairs, typed
-from pipeline.ledger.usage_queries import unknown_sum, usage_of_spans
+from pipeline.ledger.usage_queries import tables_version, unknown_sum, usage_of_spans
 from pipeline.model import PartialRef
 from pipeline.model.ledger_usage import (
     ContainerIdentity,
@@ -220,9 +220,8 @@ def read_holdings(
     with as_database_error():
         uuids = None if devices is None else json.dumps(list(devices))
         span = start_ns, min(end_ns, _LATEST_NS)
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        # Versions 1 and 2 do not store it.
-        contest = "NULL, NULL" if version < 3 else "h.contested_ns, h.switching_ns"
+        is_stored = tables_version(connection) >= 3
+        contest = "h.contested_ns, h.switching_ns" if is_stored else "NULL, NULL"
         query = _HOLDINGS.format(contest=contest)
         rows = connection.execute(query, (*span, uuids, uuids, limit))
         return tuple([_holding_record(row) for row in rows])

@@ -45,10 +45,11 @@ SELECT device, {unknown} FROM device_hours WHERE hour >= ? AND hour < ? GROUP BY
 
 def unknown_sum(connection: sqlite3.Connection) -> str:
     """Return the expression for the time with unknown holders, which version 1 does not store."""
-    return "0" if _version(connection) < 2 else "SUM(ifnull(unknown_ns, 0))"
+    return "0" if tables_version(connection) < 2 else "SUM(ifnull(unknown_ns, 0))"
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def tables_version(connection: sqlite3.Connection) -> int:
+    """Return the version of the tables of a file, which a reader does not migrate."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return int(version)
 
@@ -92,7 +93,7 @@ def _usage_rows(
     hours: tuple[int, int],
     whole: tuple[int, int],
 ) -> Iterator[UsageRow]:
-    contest = "NULL, NULL" if _version(connection) < 3 else _CONTEST
+    contest = "NULL, NULL" if tables_version(connection) < 3 else _CONTEST
     rows = connection.execute(_USAGE.format(contest=contest), hours).fetchall()
     start, end = (hour * HOUR_NS for hour in whole)
     counts: dict[tuple[int, int], int] = {}

@@ -15,6 +15,18 @@ DEVICE = uuid_of(0)
 KUBELET, ANNOTATION = Evidence.KUBELET_IDS, Evidence.SCHEDULER_ANNOTATION
 
 
+async def publish(caplog: pytest.LogCaptureFixture, claimed: Event) -> None:
+    """Publish a device with these claims, and capture what is logged."""
+    inbox: Channel[Envelope] = Channel(10)
+    publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
+    events: list[tuple[str, Event]] = [("gpus", DevicesDiscovered((gpu(0),))), ("list", claimed)]
+    for seq, (source, event) in enumerate(events, 1):
+        await inbox.put(Envelope(source, source, seq, START, event))
+    inbox.close()
+    with caplog.at_level(logging.WARNING, "podgpu.test"):
+        await publisher.run()
+
+
 @pytest.mark.parametrize(
     ("evidence", "logged"),
     [
@@ -37,25 +49,16 @@ KUBELET, ANNOTATION = Evidence.KUBELET_IDS, Evidence.SCHEDULER_ANNOTATION
 async def test_the_log_says_which_pods_are_shown_and_why(
     caplog: pytest.LogCaptureFixture, evidence: tuple[Evidence, Evidence], logged: list[str]
 ) -> None:
-    inbox: Channel[Envelope] = Channel(10)
-    publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
     claimed = claims(
         *(claim(pod, DEVICE, evidence=e, share=1) for pod, e in zip("ab", evidence, strict=True))
     )
-    events: list[tuple[str, Event]] = [("gpus", DevicesDiscovered((gpu(0),))), ("list", claimed)]
-    for seq, (source, event) in enumerate(events, 1):
-        await inbox.put(Envelope(source, source, seq, START, event))
-    inbox.close()
-    with caplog.at_level(logging.WARNING, "podgpu.test"):
-        await publisher.run()
+    await publish(caplog, claimed)
     assert len(caplog.messages) == len(logged)
     assert all(map(str.startswith, caplog.messages, logged))
     assert all(text.endswith("see podgpu_attribution_conflicts") for text in caplog.messages)
 
 
 async def test_a_container_or_job_is_not_called_a_pod(caplog: pytest.LogCaptureFixture) -> None:
-    inbox: Channel[Envelope] = Channel(10)
-    publisher = Publisher(inbox, HintBoard(), logging.getLogger("podgpu.test"))
     owners = [
         ("7", "slurm://lab/7/1", Evidence.JOB_ALLOCATION),
         ("serve", "docker://8d05", Evidence.DEVICE_REQUEST),
@@ -67,11 +70,6 @@ async def test_a_container_or_job_is_not_called_a_pod(caplog: pytest.LogCaptureF
             for found in [claim(name, DEVICE, evidence=evidence, share=1)]
         )
     )
-    events: list[tuple[str, Event]] = [("gpus", DevicesDiscovered((gpu(0),))), ("list", claimed)]
-    for seq, (source, event) in enumerate(events, 1):
-        await inbox.put(Envelope(source, source, seq, START, event))
-    inbox.close()
-    with caplog.at_level(logging.WARNING, "podgpu.test"):
-        await publisher.run()
+    await publish(caplog, claimed)
     (message,) = caplog.messages
     assert message.startswith(f"device {DEVICE}: container serve also claims it, but job 7 holds")
